@@ -1,0 +1,80 @@
+// Compiles every contract of this folder with the pinned solc and writes artifacts/<Contract>.json.
+//
+//   node build.mjs           writes the artifacts
+//   node build.mjs --check   compares the committed artifacts with a fresh build; exit 1 names those that differ
+//
+// The settings leave out the metadata hash, so the bytecode depends on the source and the compiler alone.
+import { createHash } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import solc from "solc";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const folder = join(here, "artifacts");
+
+const sources = Object.fromEntries(
+  readdirSync(here)
+    .filter((name) => name.endsWith(".sol"))
+    .sort()
+    .map((name) => [name, { content: readFileSync(join(here, name), "utf8") }]),
+);
+
+const settings = {
+  optimizer: { enabled: true, runs: 1_000_000 },
+  evmVersion: "cancun",
+  viaIR: false,
+  metadata: { appendCBOR: false, bytecodeHash: "none" },
+  outputSelection: { "*": { "*": ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"] } },
+};
+
+function compile() {
+  const output = JSON.parse(solc.compile(JSON.stringify({ language: "Solidity", sources, settings })));
+  const problems = output.errors ?? [];
+  for (const problem of problems) console.error(problem.formattedMessage);
+  if (problems.length > 0) throw new Error("solc reported errors or warnings");
+
+  const artifacts = new Map();
+  for (const [file, contracts] of Object.entries(output.contracts)) {
+    // A file may declare interfaces beside its contract; the contract is the one of the file's name.
+    const contractName = file.replace(/\.sol$/, "");
+    const { abi, evm } = contracts[contractName];
+    const artifact = {
+      contractName,
+      solc: solc.version(),
+      sourceSha256: createHash("sha256").update(sources[file].content).digest("hex"),
+      abi,
+      bytecode: "0x" + evm.bytecode.object,
+      deployedBytecode: "0x" + evm.deployedBytecode.object,
+    };
+    artifacts.set(`${contractName}.json`, JSON.stringify(artifact, null, 2) + "\n");
+  }
+  return artifacts;
+}
+
+function committed() {
+  const names = readdirSync(folder).filter((name) => name.endsWith(".json"));
+  return new Map(names.map((name) => [name, readFileSync(join(folder, name), "utf8")]));
+}
+
+function check(fresh) {
+  const kept = committed();
+  const names = [...new Set([...fresh.keys(), ...kept.keys()])].sort();
+  const differing = names.filter((name) => fresh.get(name) !== kept.get(name));
+  for (const name of differing) {
+    const why = !kept.has(name) ? "is missing" : !fresh.has(name) ? "has no source" : "differs from a fresh build";
+    console.error(`artifacts/${name} ${why}`);
+  }
+  if (differing.length === 0) console.log(`${names.length} artifacts match solc ${solc.version()}`);
+  return differing.length === 0;
+}
+
+const fresh = compile();
+if (process.argv.includes("--check")) {
+  process.exitCode = check(fresh) ? 0 : 1;
+} else {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder);
+  for (const [name, text] of fresh) writeFileSync(join(folder, name), text);
+  console.log(`wrote ${fresh.size} artifacts with solc ${solc.version()}`);
+}

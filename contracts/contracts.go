@@ -1,0 +1,69 @@
+// Package contracts holds the compiled Solidity of the dev chain: a test token, and contracts compatible with
+// Permit2, the x402 exact proxy and Multicall3. Sources and their reproducible build lie beside this file.
+package contracts
+
+import (
+	"embed"
+	"fmt"
+	"sync"
+
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/go-json-experiment/json"
+)
+
+// The addresses that the originals have on every chain, and ours on the dev chain.
+var (
+	Permit2Address    = common.HexToAddress("0x000000000022D473030F116dDEE9F6B43aC78BA3")
+	ExactProxyAddress = common.HexToAddress("0x402085c248EeA27D92E8b30b2C58ed07f9E20001")
+	Multicall3Address = common.HexToAddress("0xcA11bde05977b3631167028862bE2a173976CA11")
+)
+
+// A Contract is one compiled contract. Treat it as read-only: every caller shares it.
+type Contract struct {
+	Name         string        `json:"contractName"`
+	Compiler     string        `json:"solc"`         // the exact solc version
+	SourceSHA256 string        `json:"sourceSha256"` // of the .sol file, lowercase hex
+	ABI          abi.ABI       `json:"abi"`
+	Creation     hexutil.Bytes `json:"bytecode"`
+	// Runtime needs no constructor and no immutables: a genesis allocation can place it at any address.
+	Runtime hexutil.Bytes `json:"deployedBytecode"`
+}
+
+var (
+	testToken  = artifact("TestToken")
+	permit2    = artifact("Permit2")
+	exactProxy = artifact("X402ExactPermit2Proxy")
+	multicall3 = artifact("Multicall3")
+)
+
+// TestToken is the ERC-20 with EIP-2612 permit that anybody may mint.
+func TestToken() *Contract { return testToken() }
+
+// Permit2 has the one-time signature transfers of Uniswap's Permit2, without batches and stored allowances.
+func Permit2() *Contract { return permit2() }
+
+// ExactProxy settles x402 "exact" payments through the Permit2 at [Permit2Address].
+func ExactProxy() *Contract { return exactProxy() }
+
+// Multicall3 makes many calls in one.
+func Multicall3() *Contract { return multicall3() }
+
+//go:embed artifacts/*.json
+var artifacts embed.FS
+
+// artifact panics on a file that is missing or malformed, since the binary was then built wrong.
+func artifact(name string) func() *Contract {
+	return sync.OnceValue(func() *Contract {
+		text, err := artifacts.ReadFile("artifacts/" + name + ".json")
+		if err != nil {
+			panic(fmt.Errorf("contract %s: %w", name, err))
+		}
+		var c Contract
+		if err := json.Unmarshal(text, &c); err != nil {
+			panic(fmt.Errorf("contract %s: %w", name, err))
+		}
+		return &c
+	})
+}

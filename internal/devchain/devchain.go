@@ -1,0 +1,214 @@
+// Package devchain is an Ethereum chain inside the process, for development and tests: a go-ethereum node that mines
+// for itself and serves HTTP JSON-RPC, with a test token, Permit2, the x402 exact proxy and Multicall3 in its genesis.
+// Its keys are public and its token free, so nothing on it has value. It is never linked into the production binary.
+package devchain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"boxoffice/contracts"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/rawdb"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/eth"
+	"github.com/ethereum/go-ethereum/eth/ethconfig"
+	"github.com/ethereum/go-ethereum/eth/filters"
+	"github.com/ethereum/go-ethereum/eth/tracers"
+	_ "github.com/ethereum/go-ethereum/eth/tracers/native" // callTracer and its kin for debug_trace*
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/log"
+	"github.com/ethereum/go-ethereum/node"
+	"github.com/ethereum/go-ethereum/p2p"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// DefaultChainID is the chain id that development chains use by custom.
+const DefaultChainID = 31337
+
+// Config says how to start a chain. The zero value is a chain in memory that mines only when told to.
+type Config struct {
+	// DataDir keeps the chain on disk; empty keeps it in memory. A chain on disk loses no mined block when its
+	// process is killed. It remembers its genesis: Funded counts at the first start only.
+	DataDir string
+	// RPCListen is the host and port of HTTP JSON-RPC; empty means 127.0.0.1 and any free port.
+	RPCListen string
+	// BlockTime is the time from one block to the next, empty blocks included; zero mines only on [Chain.Mine]. Block
+	// timestamps are whole seconds and rise by at least one, so a BlockTime below a second mines at its pace only
+	// until the timestamps are two seconds ahead of Now.
+	BlockTime time.Duration
+	// ChainID is DefaultChainID if zero. A chain on disk refuses to start under another id.
+	ChainID uint64
+	// Funded are accounts that own something from the first block on.
+	Funded []Funded
+	// Now gives blocks their timestamps, and is time.Now if nil. Blocks mined faster than one a second run ahead of
+	// it, a second each. A test that mines n blocks in a hurry and checks deadlines against the wall clock gives a Now
+	// that is n seconds behind.
+	Now func() time.Time
+	// Logger hears of blocks (debug) and of mining that fails (error); nil is silent.
+	Logger *slog.Logger
+}
+
+// Chain is a running chain. Its methods may be called from many goroutines.
+type Chain struct {
+	cfg    Config
+	node   *node.Node
+	eth    *eth.Ethereum
+	client *ethclient.Client
+
+	sealing   sync.Mutex // held while a block is made, so that parents and timestamps are settled
+	accounts  sync.Mutex // held from choosing an account's nonce until its transaction is mined
+	stop      context.CancelFunc
+	mining    sync.WaitGroup
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Start starts a chain, or continues the one in DataDir. The chain runs until [Chain.Close]; ctx bounds the start alone.
+func Start(ctx context.Context, cfg Config) (*Chain, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if cfg.RPCListen == "" {
+		cfg.RPCListen = "127.0.0.1:0"
+	}
+	if cfg.ChainID == 0 {
+		cfg.ChainID = DefaultChainID
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Chain{cfg: cfg}
+	if err := c.open(); err != nil {
+		return nil, fmt.Errorf("dev chain: %w", errors.Join(err, c.Close()))
+	}
+	running, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	if cfg.BlockTime > 0 {
+		c.mining.Go(func() { c.mineOnTime(running) })
+	}
+	return c, nil
+}
+
+func (c *Chain) open() error {
+	genesis, err := loadGenesis(c.cfg)
+	if err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(c.cfg.RPCListen)
+	if err != nil {
+		return fmt.Errorf("rpc listen address: %w", err)
+	}
+	portNumber, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return fmt.Errorf("rpc listen address: port %q is not a number", port)
+	}
+	nodeConfig := node.DefaultConfig
+	nodeConfig.Name = "devchain"
+	nodeConfig.DataDir = c.cfg.DataDir
+	nodeConfig.P2P = p2p.Config{NoDiscovery: true, NoDial: true}
+	nodeConfig.HTTPHost = host
+	nodeConfig.HTTPPort = int(portNumber)
+	nodeConfig.HTTPModules = []string{"eth", "net", "web3", "txpool", "debug"}
+	nodeConfig.HTTPCors = []string{"*"}
+	nodeConfig.HTTPVirtualHosts = []string{"*"}
+	nodeConfig.Logger = log.NewLogger(warnings{c.cfg.Logger.Handler()})
+	if c.node, err = node.New(&nodeConfig); err != nil {
+		return err
+	}
+
+	ethConfig := ethconfig.Defaults
+	ethConfig.Genesis = genesis
+	ethConfig.SyncMode = ethconfig.FullSync
+	ethConfig.TxPool.NoLocals = true
+	ethConfig.BlobPool.Datadir = ""
+	ethConfig.LogNoHistory = true // logs are found by walking blocks, with no index to build or repair
+	// The hash scheme of an archive node writes every block's state as the block is inserted. The path scheme holds
+	// the newest states in memory until a clean shutdown, so a killed process would fall back by many blocks.
+	ethConfig.StateScheme = rawdb.HashScheme
+	ethConfig.NoPruning = true
+	ethConfig.SnapshotCache = 0
+	ethConfig.TrieCleanCache, ethConfig.TrieDirtyCache, ethConfig.DatabaseCache = 32, 0, 32
+	if c.eth, err = eth.New(c.node, &ethConfig); err != nil {
+		return err
+	}
+	c.node.RegisterAPIs(tracers.APIs(c.eth.APIBackend))
+	c.node.RegisterAPIs([]rpc.API{{
+		Namespace: "eth",
+		Service:   filters.NewFilterAPI(filters.NewFilterSystem(c.eth.APIBackend, filters.Config{})),
+	}})
+	if err := c.resume(); err != nil {
+		return err
+	}
+	if err := c.node.Start(); err != nil {
+		return err
+	}
+	c.eth.SetSynced() // a node that waits for peers would refuse transactions
+	c.client = ethclient.NewClient(c.node.Attach())
+	return c.eth.TxPool().Sync()
+}
+
+// Close stops mining and serving, and waits for both. Calling it again does nothing.
+func (c *Chain) Close() error {
+	c.closeOnce.Do(func() {
+		if c.stop != nil {
+			c.stop()
+		}
+		c.mining.Wait()
+		if c.client != nil {
+			c.client.Close()
+		}
+		if c.node != nil {
+			c.closeErr = c.node.Close()
+		}
+	})
+	return c.closeErr
+}
+
+// URL is the address of HTTP JSON-RPC: the modules eth, net, web3, txpool and debug, in single requests and in batches.
+func (c *Chain) URL() string { return c.node.HTTPEndpoint() }
+
+// ChainID is the chain's id.
+func (c *Chain) ChainID() *big.Int { return new(big.Int).SetUint64(c.cfg.ChainID) }
+
+// Token is the address of the test token, the same on every dev chain.
+func (c *Chain) Token() common.Address { return TokenAddress }
+
+// Client reaches the chain inside the process. It is closed with the chain.
+func (c *Chain) Client() *ethclient.Client { return c.client }
+
+// Head is the newest block's header.
+func (c *Chain) Head() *types.Header { return c.eth.BlockChain().CurrentBlock() }
+
+// TokenBalance is what an account owns of the test token at the newest block, in its smallest units.
+func (c *Chain) TokenBalance(ctx context.Context, account common.Address) (*big.Int, error) {
+	var balance *big.Int
+	if err := c.read(ctx, TokenAddress, contracts.TestToken(), &balance, "balanceOf", account); err != nil {
+		return nil, fmt.Errorf("token balance of %s: %w", account, err)
+	}
+	return balance, nil
+}
+
+// warnings keeps what the node tells at every start and stop out of the log.
+type warnings struct{ slog.Handler }
+
+func (h warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
+}
+
+func (h warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnings{h.Handler.WithAttrs(attrs)}
+}
+
+func (h warnings) WithGroup(name string) slog.Handler { return warnings{h.Handler.WithGroup(name)} }
