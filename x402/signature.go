@@ -1,0 +1,67 @@
+package x402
+
+import (
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/holiman/uint256"
+)
+
+// Errors of Recover. All of them are ErrSignature.
+var (
+	ErrSignature       = errors.New("signature is not valid")
+	ErrSignatureLength = fmt.Errorf("%w: it must have 65 bytes", ErrSignature)
+	ErrSignatureV      = fmt.Errorf("%w: v must be 27 or 28", ErrSignature)
+	ErrSignatureRange  = fmt.Errorf("%w: r and s must be above zero and below the order of the curve", ErrSignature)
+	ErrSignatureHighS  = fmt.Errorf("%w: s must be in the lower half of the order of the curve", ErrSignature)
+	ErrSignatureCurve  = fmt.Errorf("%w: r is not on the curve", ErrSignature)
+)
+
+var (
+	curveOrder     = uint256.MustFromBig(crypto.S256().Params().N)
+	curveHalfOrder = new(uint256.Int).Rsh(curveOrder, 1)
+)
+
+// Recover returns the wallet that made the signature over digest. It takes
+// only the canonical form, 65 bytes of r, s and v with v 27 or 28 and s in the
+// lower half (EIP-2): a signature that a stranger has rewritten would be
+// another payload with another hash. The compact form (EIP-2098) and those of
+// contract wallets (EIP-1271) are refused.
+func Recover(digest [32]byte, signature []byte) (common.Address, error) {
+	if len(signature) != crypto.SignatureLength {
+		return common.Address{}, ErrSignatureLength
+	}
+	var r, s uint256.Int
+	r.SetBytes32(signature[:32])
+	s.SetBytes32(signature[32:64])
+	v := signature[64]
+	switch {
+	case v != 27 && v != 28:
+		return common.Address{}, ErrSignatureV
+	case r.IsZero(), s.IsZero(), !r.Lt(curveOrder), !s.Lt(curveOrder):
+		return common.Address{}, ErrSignatureRange
+	case s.Gt(curveHalfOrder):
+		return common.Address{}, ErrSignatureHighS
+	}
+	standard := [65]byte(signature)
+	standard[64] = v - 27
+	key, err := crypto.Ecrecover(digest[:], standard[:])
+	if err != nil {
+		return common.Address{}, ErrSignatureCurve
+	}
+	return common.BytesToAddress(crypto.Keccak256(key[1:])), nil
+}
+
+// Sign returns the signature of key over digest in the form that Recover
+// takes. It is deterministic (RFC 6979).
+func Sign(digest [32]byte, key *ecdsa.PrivateKey) ([]byte, error) {
+	signature, err := crypto.Sign(digest[:], key)
+	if err != nil {
+		return nil, fmt.Errorf("sign digest: %w", err)
+	}
+	signature[64] += 27
+	return signature, nil
+}
