@@ -1,0 +1,102 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"boxoffice"
+)
+
+// LaunchOpen is the prepared input of launch.open.
+type LaunchOpen struct {
+	Objective string `json:"objective"`
+	Kind      string `json:"kind"`
+	ChainID   uint64 `json:"chainId"`
+	PairWith  string `json:"pairWith,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Symbol    string `json:"symbol,omitempty"`
+}
+
+func (l *LaunchOpen) complete(c *Catalog) error {
+	if c.launches == nil {
+		return refuse(LaunchesUnavailable, "this service launches on no chain now")
+	}
+	chains := c.launches.Chains
+	at := slices.IndexFunc(chains, func(chain boxoffice.LaunchChain) bool { return chain.ChainID == l.ChainID })
+	if at < 0 {
+		var ids []string
+		for _, chain := range chains {
+			ids = append(ids, fmt.Sprint(chain.ChainID))
+		}
+		return refuse(ChainNotListed, "a launch cannot deploy on chain %d; the chains are %s", l.ChainID, strings.Join(ids, ", "))
+	}
+	chain := chains[at]
+	if !slices.Contains(chain.Kinds, l.Kind) {
+		return refuse(KindNotOffered, "chain %d does not offer %s; it offers %s", l.ChainID, l.Kind, listed(chain.Kinds))
+	}
+	if l.PairWith == "" {
+		return nil
+	}
+	var offered []string
+	for _, pairing := range chain.Pairings {
+		if slices.Contains(pairing.Kinds, l.Kind) {
+			offered = append(offered, pairing.PairWith)
+		}
+	}
+	if !slices.Contains(offered, l.PairWith) {
+		return refuse(PairingNotOffered, "%s on chain %d cannot be paired with %s; its pairings are %s", l.Kind, l.ChainID, l.PairWith, listed(offered))
+	}
+	return nil
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkLaunches fails unless every kind and pairing that is listed can be asked
+// for: a list that the schema of launch.open contradicts would sell nothing.
+func checkLaunches(launches *boxoffice.Launches) error {
+	if launches == nil {
+		return nil
+	}
+	if err := launches.Validate(); err != nil {
+		return err
+	}
+	for _, chain := range launches.Chains {
+		if len(chain.Kinds) == 0 {
+			return fmt.Errorf("chain %d offers no kind", chain.ChainID)
+		}
+		for _, kind := range chain.Kinds {
+			if err := askable(LaunchOpen{Kind: kind, ChainID: chain.ChainID}); err != nil {
+				return fmt.Errorf("chain %d, kind %q: %w", chain.ChainID, kind, err)
+			}
+		}
+		for _, pairing := range chain.Pairings {
+			if pairing.PairWith == "" {
+				return fmt.Errorf("chain %d: a pairing has no pairWith", chain.ChainID)
+			}
+			for _, kind := range pairing.Kinds {
+				if !slices.Contains(chain.Kinds, kind) {
+					return fmt.Errorf("chain %d, pairing %s: the chain does not offer %q", chain.ChainID, pairing.PairWith, kind)
+				}
+				if err := askable(LaunchOpen{Kind: kind, ChainID: chain.ChainID, PairWith: pairing.PairWith}); err != nil {
+					return fmt.Errorf("chain %d, pairing %q: %w", chain.ChainID, pairing.PairWith, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func askable(launch LaunchOpen) error {
+	launch.Objective = "any"
+	if problems := violations(boxoffice.ActionLaunchOpen, parse(encode(launch)), nil); problems != nil {
+		return errors.New(problems[0].Path + " " + problems[0].Message)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"boxoffice"
+)
+
+// The reasons of this package's own refusals.
+const (
+	DuplicateNode       = "duplicate_node"
+	UnknownNode         = "unknown_node"
+	WorkflowCycle       = "workflow_cycle"
+	NotAChain           = "not_a_chain"
+	LaunchesUnavailable = "launches_unavailable"
+	ChainNotListed      = "chain_not_listed"
+	KindNotOffered      = "kind_not_offered"
+	PairingNotOffered   = "pairing_not_offered"
+	OriginalNotFound    = "original_not_found"
+	AmountTooLarge      = "amount_too_large"
+)
+
+// Refusal is the error of an input that has the right shape and that the action
+// does not take. It is answered as 422 action_refused.
+type Refusal struct {
+	Reason string // for programs; may be empty
+	Detail string // for people
+}
+
+func (r *Refusal) Error() string { return strings.TrimPrefix(r.Reason+": "+r.Detail, ": ") }
+
+func refuse(reason, format string, args ...any) error {
+	return &Refusal{Reason: reason, Detail: fmt.Sprintf(format, args...)}
+}
+
+func originalError(kind string, id boxoffice.UUID, err error) error {
+	if errors.Is(err, ErrNoOriginal) {
+		return refuse(OriginalNotFound, "there is no %s %s, or it belongs to another token", kind, id)
+	}
+	return fmt.Errorf("%s %s: %w", kind, id, err)
+}
+
+// answer makes the problem that err is answered with.
+func answer(err error) *boxoffice.Problem {
+	if problem, ok := errors.AsType[*boxoffice.Problem](err); ok {
+		return problem
+	}
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return &boxoffice.Problem{Code: boxoffice.ActionRefused, Detail: refusal.Detail, Reason: refusal.Reason, Cause: err}
+	}
+	return &boxoffice.Problem{
+		Code:       boxoffice.TemporarilyUnavailable,
+		Detail:     "the input could not be checked now; nothing was saved",
+		RetryAfter: retryAfterSeconds,
+		Cause:      err,
+	}
+}
+
+func unknownAction() *boxoffice.Problem {
+	var names []string
+	for _, d := range definitions {
+		names = append(names, d.action)
+	}
+	return &boxoffice.Problem{
+		Code:     boxoffice.InvalidRequest,
+		Detail:   "the action is unknown",
+		Problems: []boxoffice.FieldProblem{{Path: "/action", Message: "must be one of " + strings.Join(names, ", ")}},
+	}
+}
