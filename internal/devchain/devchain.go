@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,7 +91,7 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Chain{cfg: cfg}
-	if err := c.open(); err != nil {
+	if err := c.open(ctx); err != nil {
 		return nil, fmt.Errorf("dev chain: %w", errors.Join(err, c.Close()))
 	}
 	running, stop := context.WithCancel(context.Background())
@@ -101,7 +102,7 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	return c, nil
 }
 
-func (c *Chain) open() error {
+func (c *Chain) open(ctx context.Context) error {
 	genesis, err := loadGenesis(c.cfg)
 	if err != nil {
 		return err
@@ -156,7 +157,33 @@ func (c *Chain) open() error {
 	}
 	c.eth.SetSynced() // a node that waits for peers would refuse transactions
 	c.client = ethclient.NewClient(c.node.Attach())
-	return c.eth.TxPool().Sync()
+	return c.awaitIndex(ctx)
+}
+
+// awaitIndex waits until the node has indexed its transactions. Before that it does not say of one that it is unknown, but
+// refuses to answer. The index of a new chain begins with the first block after the genesis: a chain that mines on time
+// gets it now, any other when it is told to mine.
+func (c *Chain) awaitIndex(ctx context.Context) error {
+	if c.Head().Number.Sign() == 0 {
+		if c.cfg.BlockTime == 0 {
+			return c.eth.TxPool().Sync()
+		}
+		if _, err := c.Mine(ctx); err != nil {
+			return err
+		}
+	}
+	retry := time.NewTicker(time.Millisecond)
+	defer retry.Stop()
+	for {
+		if progress, err := c.eth.BlockChain().TxIndexProgress(); err == nil && progress.Done() {
+			return c.eth.TxPool().Sync()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("transaction index: %w", ctx.Err())
+		case <-retry.C:
+		}
+	}
 }
 
 // Close stops mining and serving, and waits for both. Calling it again does nothing.
@@ -205,6 +232,13 @@ type warnings struct{ slog.Handler }
 
 func (h warnings) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
+}
+
+func (h warnings) Handle(ctx context.Context, record slog.Record) error {
+	if strings.HasPrefix(record.Message, "P2P server will be useless") { // so it is, on purpose
+		return nil
+	}
+	return h.Handler.Handle(ctx, record)
 }
 
 func (h warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
