@@ -108,7 +108,7 @@ type Problem struct {
 
 // FieldProblem says what is wrong with one place of the body.
 type FieldProblem struct {
-	Path    string `json:"path"` // JSON Pointer, RFC 6901
+	Path    string `json:"path"` // JSON Pointer (RFC 6901) into the body, or {id}, ?parameter or the name of a header
 	Message string `json:"message"`
 }
 

@@ -1,0 +1,104 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+)
+
+// addMapping adds an empty mapping to another, and returns it.
+func addMapping(to *yaml.Node, name string) *yaml.Node {
+	added := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	to.Content = append(to.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}, added)
+	return added
+}
+
+// member returns what stands at a path of names. The path is of the embedded
+// document: one that is not there is a panic.
+func member(node *yaml.Node, path ...string) *yaml.Node {
+next:
+	for _, name := range path {
+		for i := 0; i < len(node.Content); i += 2 {
+			if node.Content[i].Value == name {
+				node = node.Content[i+1]
+				continue next
+			}
+		}
+		panic("the document has no member " + name)
+	}
+	return node
+}
+
+// extend adds the members of a YAML mapping to another.
+func extend(mapping *yaml.Node, part []byte) error {
+	var document yaml.Node
+	if err := yaml.Unmarshal(part, &document); err != nil {
+		return err
+	}
+	mapping.Content = append(mapping.Content, document.Content[0].Content...)
+	return nil
+}
+
+// extendWith adds members to a mapping. JSON is YAML, so that is how they come in.
+func extendWith(mapping *yaml.Node, members map[string]any) error {
+	document, err := marshal(members)
+	if err != nil {
+		return err
+	}
+	return extend(mapping, document)
+}
+
+// replace puts v where node stands.
+func replace(node *yaml.Node, v any) error {
+	text, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return err
+	}
+	*node = *document.Content[0]
+	return nil
+}
+
+func marshal(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return text.Bytes(), err
+}
+
+// write encodes a YAML node as JSON, its members in their order.
+func write(encoder *jsontext.Encoder, node *yaml.Node) error {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return writeAll(encoder, jsontext.BeginObject, node.Content, jsontext.EndObject)
+	case yaml.SequenceNode:
+		return writeAll(encoder, jsontext.BeginArray, node.Content, jsontext.EndArray)
+	case yaml.ScalarNode:
+		switch node.ShortTag() {
+		case "!!str", "!!timestamp":
+			return encoder.WriteToken(jsontext.String(node.Value))
+		case "!!int", "!!float", "!!bool", "!!null":
+			return encoder.WriteValue(jsontext.Value(node.Value))
+		}
+	}
+	return fmt.Errorf("line %d: %s has no form in JSON", node.Line, node.ShortTag())
+}
+
+func writeAll(encoder *jsontext.Encoder, begin jsontext.Token, nodes []*yaml.Node, end jsontext.Token) error {
+	if err := encoder.WriteToken(begin); err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := write(encoder, node); err != nil {
+			return err
+		}
+	}
+	return encoder.WriteToken(end)
+}

@@ -1,0 +1,164 @@
+// Package httpapi is the service's door: routes, limits, origins and tokens,
+// strict decoding, and the rendering of every answer. It decides nothing about
+// orders or work.
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/order"
+	"boxoffice/internal/work"
+	"boxoffice/x402"
+)
+
+// Flow is what the door does with orders. Every error is, or wraps, a
+// *boxoffice.Problem; any other is a fault of the service and answers 500.
+type Flow interface {
+	Quote(ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error)
+	Challenge(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (order.Answer, error)
+	Pay(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID, payment *x402.Payment, approval boxoffice.Signature) (boxoffice.Status, error)
+	Status(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (boxoffice.Status, error)
+}
+
+// Config is what New needs. Every field without a default is required.
+type Config struct {
+	Flow         Flow
+	Work         work.Store
+	BaseURL      string // the public address, without a slash at its end; only its origin passes the Origin check
+	Capabilities func(context.Context) boxoffice.Capabilities
+	Document     []byte // what GET /openapi.json answers
+
+	PerToken   Rate // the zero Rate is DefaultPerToken
+	PerAddress Rate // the zero Rate is DefaultPerAddress
+	// TrustedProxies are the addresses whose X-Forwarded-For is believed. With
+	// none, a requester's address is that of its connection.
+	TrustedProxies []netip.Prefix
+
+	Log *slog.Logger
+	Now func() time.Time // nil is time.Now
+}
+
+// New returns the handler of every route of spec.md §4 and of the routes that
+// read what was admitted.
+//
+// A request passes, in this order: the rate limit of its address, the route and
+// its method, the Origin check, the token, the rate limit of the token, the
+// limit of the body, strict decoding. The first that fails answers.
+func New(config Config) http.Handler {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	d := &door{
+		Config:    config,
+		origin:    originOf(config.BaseURL),
+		document:  newDocument(config.Document),
+		addresses: newLimiter[netip.Prefix](config.PerAddress.or(DefaultPerAddress)),
+		tokens:    newLimiter[boxoffice.Requester](config.PerToken.or(DefaultPerToken)),
+		mux:       http.NewServeMux(),
+	}
+	for path, methods := range map[string]methods{
+		"/openapi.json":          {http.MethodGet: d.openapi},
+		"/requests/capabilities": {http.MethodGet: d.capabilities},
+		"/requests/quote":        {http.MethodPost: d.protected(d.quote)},
+		"/requests/{id}/submit":  {http.MethodPost: d.protected(d.submit)},
+		"/requests/{id}":         {http.MethodGet: d.protected(d.status)},
+		"/jobs":                  {http.MethodGet: d.protected(d.jobs)},
+		"/jobs/{id}":             {http.MethodGet: d.protected(d.job)},
+		"/oracles/{id}":          {http.MethodGet: d.protected(d.oracle)},
+		"/workflows/{id}":        {http.MethodGet: d.protected(d.workflow)},
+		"/schedules/{id}":        {http.MethodGet: d.protected(d.schedule)},
+	} {
+		d.mux.HandleFunc(path, d.route(methods))
+	}
+	d.mux.HandleFunc("/", d.route(nil))
+	return d
+}
+
+type door struct {
+	Config
+	origin    string
+	document  document
+	addresses *limiter[netip.Prefix]
+	tokens    *limiter[boxoffice.Requester]
+	mux       *http.ServeMux
+}
+
+// An endpoint answers a request that came to its route with its method.
+type endpoint func(x *exchange, r *http.Request) (answer, error)
+
+// methods are the endpoints of a path. One for GET answers HEAD too.
+type methods map[string]endpoint
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := newExchange(w, d.Now())
+	defer d.log(x, r)
+	defer d.recover(x, r)
+	if err := d.admitAddress(r); err != nil {
+		d.refuse(x, r, err)
+		return
+	}
+	if !cleanPath(r.URL.EscapedPath()) { // the mux would redirect
+		d.refuse(x, r, notFound)
+		return
+	}
+	d.mux.ServeHTTP(x, r)
+}
+
+var notFound = &boxoffice.Problem{Code: boxoffice.NotFound, Detail: "there is nothing at this address"}
+
+func cleanPath(p string) bool {
+	return strings.HasPrefix(p, "/") && (p == path.Clean(p) || p == path.Clean(p)+"/")
+}
+
+// route answers with the endpoint of the request's method.
+func (d *door) route(endpoints methods) http.HandlerFunc {
+	allowed := slices.Collect(maps.Keys(endpoints))
+	if get, ok := endpoints[http.MethodGet]; ok {
+		endpoints[http.MethodHead] = get
+		allowed = append(allowed, http.MethodHead)
+	}
+	slices.Sort(allowed)
+	allow := strings.Join(allowed, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		x := w.(*exchange)
+		answer, err := answer{}, error(notFound)
+		if endpoint, ok := endpoints[r.Method]; ok {
+			answer, err = endpoint(x, r)
+		} else if len(endpoints) > 0 {
+			x.Header().Set("Allow", allow)
+			err = &boxoffice.Problem{Code: boxoffice.MethodNotAllowed, Detail: "this address takes " + allow}
+		}
+		if err != nil {
+			d.refuse(x, r, err)
+			return
+		}
+		x.send(answer)
+	}
+}
+
+// originOf returns the origin of an address as a browser writes it (RFC 6454
+// §6.2), or "" if it has none.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	host := strings.ToLower(u.Host)
+	switch u.Scheme {
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	}
+	return u.Scheme + "://" + host
+}
