@@ -1,0 +1,194 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"boxoffice"
+	"boxoffice/x402"
+)
+
+// ResponseError is an answer of the service that is not the one hoped for.
+// errors.As finds the [*boxoffice.Problem] in it.
+type ResponseError struct {
+	Method, Path string
+	Status       int // HTTP
+	Problem      *boxoffice.Problem
+}
+
+func (e *ResponseError) Error() string {
+	return fmt.Sprintf("%s %s: %d %v", e.Method, e.Path, e.Status, e.Problem)
+}
+
+// Unwrap returns the problem.
+func (e *ResponseError) Unwrap() error { return e.Problem }
+
+const maxAnswerBytes = 8 << 20
+
+// A call is a request that can be repeated without effect.
+type call struct {
+	method, path string
+	query        url.Values
+	payment      string // PAYMENT-SIGNATURE
+	body         []byte // JSON; nil sends none
+	free         bool   // needs no token
+	accept       []int  // HTTP statuses besides 200 that are not errors
+}
+
+type answer struct {
+	status     int
+	header     http.Header
+	body       []byte
+	retryAfter time.Duration // 0 when the service did not say
+}
+
+// do sends a request, again and again while another try can help, and returns
+// an answer that the call accepts. Every other answer is a *ResponseError.
+func (c *Client) do(ctx context.Context, call call) (answer, error) {
+	pause := backoff{next: c.retry.First, longest: c.retry.Longest}
+	for attempt := 1; ; attempt++ {
+		got, err := c.once(ctx, call)
+		if err == nil && (got.status == http.StatusOK || slices.Contains(call.accept, got.status)) {
+			return got, nil
+		}
+		again := err != nil || transient(got.status)
+		if err == nil {
+			err = &ResponseError{call.method, call.path, got.status, problemOf(got)}
+		}
+		wait := max(pause.step(), got.retryAfter)
+		if !again || attempt >= c.retry.Attempts || got.retryAfter > c.retry.MaxRetryAfter {
+			return answer{}, err
+		}
+		if interrupted := sleep(ctx, wait); interrupted != nil {
+			return answer{}, errors.Join(interrupted, err)
+		}
+	}
+}
+
+func transient(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+func (c *Client) once(ctx context.Context, call call) (answer, error) {
+	if err := ctx.Err(); err != nil {
+		return answer{}, err
+	}
+	target := c.base + call.path
+	if len(call.query) > 0 {
+		target += "?" + call.query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, call.method, target, bytes.NewReader(call.body))
+	if err != nil {
+		return answer{}, err
+	}
+	if call.payment != "" {
+		request.Header.Set(x402.HeaderSignature, call.payment)
+	}
+	request.Header.Set("Accept", "application/json")
+	if call.body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if !call.free {
+		request.Header.Set("Authorization", "Bearer "+c.token.Reveal())
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
+	switch {
+	case err != nil:
+		return answer{}, fmt.Errorf("%s %s: read the answer: %w", call.method, call.path, err)
+	case len(body) > maxAnswerBytes:
+		return answer{}, fmt.Errorf("%s %s: the answer is longer than %d bytes", call.method, call.path, maxAnswerBytes)
+	}
+	return answer{
+		status:     response.StatusCode,
+		header:     response.Header,
+		body:       body,
+		retryAfter: retryAfter(response.Header, c.now()),
+	}, nil
+}
+
+// retryAfter reads both forms of the header, seconds and a date (RFC 9110 §10.2.3).
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	value := header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if date, err := http.ParseTime(value); err == nil {
+		return max(date.Sub(now), 0)
+	}
+	return 0
+}
+
+// problemOf reads the error body; an answer that has none, as those of proxies,
+// becomes the problem whose status it has.
+func problemOf(got answer) *boxoffice.Problem {
+	problem := new(boxoffice.Problem)
+	if err := json.Unmarshal(got.body, problem); err != nil || problem.Code == "" {
+		problem = &boxoffice.Problem{Code: codeOf(got.status), Detail: http.StatusText(got.status) + " without an error body"}
+	}
+	problem.RetryAfter = int(got.retryAfter / time.Second)
+	return problem
+}
+
+func codeOf(status int) boxoffice.Code {
+	for _, info := range boxoffice.Codes {
+		if info.Status == status {
+			return info.Code
+		}
+	}
+	if status >= 500 {
+		return boxoffice.TemporarilyUnavailable
+	}
+	return boxoffice.InvalidRequest
+}
+
+// read decodes an answer. Members that this client does not know are passed over.
+func read[T any](got answer) (value T, err error) {
+	if err := json.Unmarshal(got.body, &value); err != nil {
+		return value, fmt.Errorf("the service's answer (%d) cannot be read as %T: %w", got.status, value, err)
+	}
+	return value, nil
+}
+
+// backoff chooses pauses that double and are never the same for two clients.
+type backoff struct{ next, longest time.Duration }
+
+func (b *backoff) step() time.Duration {
+	pause := b.next/2 + rand.N(b.next/2+1)
+	b.next = min(2*b.next, b.longest)
+	return pause
+}
+
+// sleep waits, unless ctx ends or would end before the time is over.
+func sleep(ctx context.Context, pause time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
+		return context.DeadlineExceeded
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

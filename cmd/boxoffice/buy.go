@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"time"
+
+	"boxoffice"
+	"boxoffice/client"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common/math"
+)
+
+// request is what to quote.
+type request struct {
+	Action     string `arg:"" help:"One of job.open, job.continue, launch.open, oracle.request, workflow.open, schedule.create, schedule.topup."`
+	Input      string `placeholder:"JSON" help:"The action's input as JSON."`
+	InputFile  string `placeholder:"FILE" help:"The action's input as JSON in a file; - is stdin."`
+	Objective  string `help:"job.open: what the job is to do."`
+	Template   string `help:"job.open: the template; research if left out."`
+	RepoURL    string `name:"repo-url" help:"job.open: the repository to deliver to."`
+	RequestKey string `placeholder:"UUID" help:"The purchase's name. The same one goes on with an interrupted purchase, and never pays twice."`
+}
+
+// input returns the input from whichever flags give it.
+func (r *request) input(std *streams) (json.RawMessage, error) {
+	flags := map[string]string{}
+	for name, value := range map[string]string{"objective": r.Objective, "template": r.Template, "repoUrl": r.RepoURL} {
+		if value != "" {
+			flags[name] = value
+		}
+	}
+	given := 0
+	for _, is := range []bool{r.Input != "", r.InputFile != "", len(flags) > 0} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return nil, usage("give the input once: --input, --input-file, or for job.open --objective and its companions")
+	case len(flags) > 0 && r.Action != boxoffice.ActionJobOpen:
+		return nil, usage("--objective, --template and --repo-url make an input of job.open: give --input for %s", r.Action)
+	case len(flags) > 0:
+		return json.Marshal(flags)
+	}
+	document, err := []byte(r.Input), error(nil)
+	switch {
+	case r.InputFile == "-":
+		document, err = io.ReadAll(io.LimitReader(std.in, boxoffice.MaxBodyBytes+1))
+	case r.InputFile != "":
+		document, err = os.ReadFile(r.InputFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	if _, err := boxoffice.Canonical(document); err != nil {
+		return nil, usage("input: %w", err)
+	}
+	return document, nil
+}
+
+// key returns the request key, a fresh one if none was given.
+func (r *request) key(std *streams) (boxoffice.UUID, error) {
+	if r.RequestKey != "" {
+		key, err := boxoffice.ParseUUID(r.RequestKey)
+		if err != nil {
+			return "", usage("--request-key %w", err)
+		}
+		return key, nil
+	}
+	key := boxoffice.NewUUID()
+	fmt.Fprintf(std.err, "Request key %s (give it with --request-key to go on, should this be interrupted)\n", key)
+	return key, nil
+}
+
+type quoteCmd struct{ request }
+
+// Run quotes and shows the order.
+func (cmd *quoteCmd) Run(ctx context.Context, s *Settings, std *streams) error {
+	input, err := cmd.input(std)
+	if err != nil {
+		return err
+	}
+	key, err := cmd.key(std)
+	if err != nil {
+		return err
+	}
+	c, err := s.connect(ctx, std, needsToken|makesToken)
+	if err != nil {
+		return err
+	}
+	capabilities, err := c.Capabilities(ctx)
+	if err != nil {
+		return err
+	}
+	quoted, err := c.Quote(ctx, cmd.Action, input, key)
+	if err != nil {
+		return err
+	}
+	return s.result(std, func(p *page) {
+		p.line("Order", "%s", quoted.Order.ID)
+		p.line("Status", "%s", quoted.Order.Status)
+		p.quote(&quoted.Order, &capabilities)
+	})
+}
+
+// terms are the flags of the commands that pay.
+type terms struct {
+	MaxAmount string        `placeholder:"AMOUNT" help:"The most to pay, in whole tokens such as 2.5; required with --yes. How many decimals the token has is the service's word, unless --rpc-url tells."`
+	Yes       bool          `short:"y" help:"Do not ask; pay if the price is within --max-amount and the prepared input is the one asked for."`
+	AnyInput  bool          `help:"With --yes: pay also if the service prepared another input than was asked for."`
+	Timeout   time.Duration `default:"10m" help:"How long to take in all, your answer included."`
+}
+
+// purchase returns what the flags allow. Without --yes whoever is asked decides
+// about price and input, seeing both.
+func (t *terms) purchase(std *streams, capabilities *boxoffice.Capabilities) (client.Purchase, error) {
+	var purchase client.Purchase
+	var err error
+	asset := capabilities.Payment.Asset
+	switch {
+	case t.MaxAmount != "":
+		if purchase.Max, err = parseUnits(t.MaxAmount, asset.Decimals); err != nil {
+			return purchase, usage("--max-amount: %w", err)
+		}
+	default:
+		if purchase.Max, err = x402.Uint256FromBig(new(big.Int).Set(math.MaxBig256)); err != nil {
+			return purchase, err
+		}
+	}
+	if !t.Yes || t.AnyInput {
+		purchase.AcceptInput = func(_, _ json.RawMessage) error { return nil }
+	}
+	purchase.Confirm = func(ctx context.Context, challenge boxoffice.Challenge) error {
+		p := newPage(std.err)
+		p.quote(&boxoffice.Order{Quote: challenge.Quote, InputJSON: string(challenge.Input)}, capabilities)
+		if err := p.flush(); err != nil {
+			return err
+		}
+		if !t.Yes {
+			if err := ask(ctx, std, "Pay "+price(challenge.Quote.Payment, capabilities)+"?"); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(std.err, "Signing, paying and waiting for the outcome…")
+		return nil
+	}
+	return purchase, nil
+}
+
+type buyCmd struct {
+	request
+	terms
+}
+
+// Validate is called by the parser.
+func (t *terms) Validate() error {
+	if t.Yes && t.MaxAmount == "" {
+		return errors.New("--yes pays without asking: give the most to pay with --max-amount")
+	}
+	return nil
+}
+
+// Run buys.
+func (cmd *buyCmd) Run(ctx context.Context, s *Settings, std *streams) error {
+	input, err := cmd.input(std)
+	if err != nil {
+		return err
+	}
+	key, err := cmd.key(std)
+	if err != nil {
+		return err
+	}
+	return cmd.pay(ctx, s, std, needsToken|makesToken, func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
+		purchase.Action, purchase.Input, purchase.RequestKey = cmd.Action, input, key
+		return c.Buy(ctx, purchase)
+	})
+}
+
+type payCmd struct {
+	ID string `arg:"" help:"The order."`
+	terms
+}
+
+// Run pays for an order.
+func (cmd *payCmd) Run(ctx context.Context, s *Settings, std *streams) error {
+	id, err := orderID(cmd.ID)
+	if err != nil {
+		return err
+	}
+	return cmd.pay(ctx, s, std, needsToken, func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
+		return c.Pay(ctx, id, purchase)
+	})
+}
+
+type payer func(context.Context, *client.Client, client.Purchase) (boxoffice.Status, error)
+
+func (t *terms) pay(ctx context.Context, s *Settings, std *streams, needs int, pay payer) error {
+	c, err := s.connect(ctx, std, needs|needsWallet)
+	if err != nil {
+		return err
+	}
+	capabilities, err := c.Capabilities(ctx)
+	if err != nil {
+		return err
+	}
+	purchase, err := t.purchase(std, &capabilities)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	defer cancel()
+	status, err := pay(ctx, c, purchase)
+	_, failed := errors.AsType[*client.PaymentError](err)
+	_, pending := errors.AsType[*client.PendingError](err)
+	if err != nil && !failed && !(pending && status.Status.Pending()) {
+		return err
+	}
+	return errors.Join(err, s.result(std, func(p *page) { p.status(&status, &capabilities) }))
+}

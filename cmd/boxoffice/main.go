@@ -1,0 +1,172 @@
+// Command boxoffice runs the service and buys from one.
+//
+// Output on stdout is the result; everything else, questions included, goes to
+// stderr. With --json the result is exactly the API's JSON.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"boxoffice"
+	"boxoffice/client"
+
+	"github.com/alecthomas/kong"
+)
+
+// The exit codes, a promise to programs.
+const (
+	exitDone        = 0 // also: the order was admitted
+	exitError       = 1 // of this program or its surroundings
+	exitUsage       = 2
+	exitUnsigned    = 3 // refused before signing: a price, a mismatch, a shortfall, or a no
+	exitUnpaid      = 4 // the payment was rejected or failed, or the quote expired
+	exitPending     = 5 // paid for, and the outcome not known when the time was over
+	exitUnavailable = 6 // the service or the chain cannot be reached, or says later
+	exitRefused     = 7 // the service refused the request
+)
+
+const description = `Buys paid actions: jobs, oracles, launches, workflows and schedules. A purchase is a quote, two signatures and one
+token transfer; boxoffice buy does it all.
+
+Exit codes: 0 done (admitted), 1 error, 2 usage, 3 refused before signing (price above the limit, an offer that differs from what was asked,
+funds, declined), 4 not paid (payment rejected or failed, quote expired), 5 the outcome is not
+known yet (go on with the same request key), 6 unavailable
+(no answer, 429, 503), 7 refused by the service (invalid, unknown, conflict).`
+
+type commands struct {
+	Settings
+
+	Serve  serveCmd  `cmd:"" help:"Run the service."`
+	Config configCmd `cmd:"" help:"Print a configuration file with every key, its default and what it means."`
+
+	Capabilities capabilitiesCmd `cmd:"" help:"Show what the service sells, and for how much."`
+	Quote        quoteCmd        `cmd:"" help:"Ask for a price. Charges nothing."`
+	Buy          buyCmd          `cmd:"" help:"Quote, show, ask, sign, pay and wait."`
+	Pay          payCmd          `cmd:"" help:"Pay for an order that was quoted before."`
+	Order        orderCmd        `cmd:"" help:"Show an order."`
+	Jobs         jobsCmd         `cmd:"" help:"List your jobs, newest first."`
+	Job          jobCmd          `cmd:"" help:"Show a job."`
+	Oracle       oracleCmd       `cmd:"" help:"Show an oracle."`
+	Workflow     workflowCmd     `cmd:"" help:"Show a workflow."`
+	Schedule     scheduleCmd     `cmd:"" help:"Show a schedule."`
+	Approve      approveCmd      `cmd:"" help:"Let Permit2 move the service's token for your wallet: one transaction, once."`
+	Token        tokenCmd        `cmd:"" help:"Show where your request token is, and make one if there is none."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+func run(ctx context.Context, args []string) int {
+	var parsed commands
+	std := &streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	parser, err := kong.New(&parsed,
+		kong.Name("boxoffice"), kong.Description(description), kong.Writers(std.err, std.err),
+		kong.Help(func(options kong.HelpOptions, ctx *kong.Context) error {
+			ctx.Stdout = std.out // help that was asked for is a result
+			return kong.DefaultHelpPrinter(options, ctx)
+		}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}),
+		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(std),
+	)
+	if err != nil {
+		fmt.Fprintln(std.err, "boxoffice:", err)
+		return exitError
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(std.err, "boxoffice: %v\nRun boxoffice --help, or boxoffice COMMAND --help.\n", err)
+		return exitUsage
+	}
+	err = command.Run(&parsed.Settings)
+	if err != nil {
+		report(std.err, parsed.JSON, err)
+	}
+	return exitCode(err)
+}
+
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// usageError is a mistake in the arguments that only running finds.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+var errDeclined = errors.New("declined")
+
+func exitCode(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*client.PendingError](err); ok {
+		return exitPending
+	}
+	if _, ok := errors.AsType[*client.PaymentError](err); ok {
+		return exitUnpaid
+	}
+	_, mismatch := errors.AsType[*client.MismatchError](err)
+	_, shortfall := errors.AsType[*client.ShortfallError](err)
+	if mismatch || shortfall || errors.Is(err, client.ErrNonceSpent) || errors.Is(err, errDeclined) {
+		return exitUnsigned
+	}
+	if problem, ok := errors.AsType[*boxoffice.Problem](err); ok {
+		switch problem.Code {
+		case boxoffice.PaymentRejected, boxoffice.QuoteExpired:
+			return exitUnpaid
+		case boxoffice.RateLimited, boxoffice.TemporarilyUnavailable, boxoffice.Internal:
+			return exitUnavailable
+		}
+		return exitRefused
+	}
+	_, unreachable := errors.AsType[*url.Error](err)
+	_, refused := errors.AsType[*net.OpError](err)
+	if unreachable || refused || errors.Is(err, context.DeadlineExceeded) {
+		return exitUnavailable
+	}
+	return exitError
+}
+
+// report tells the error: as the API's error body where it is one and --json is set.
+func report(w io.Writer, asJSON bool, err error) {
+	if problem, ok := errors.AsType[*boxoffice.Problem](err); ok && asJSON {
+		if text, err := json.Marshal(problem); err == nil {
+			fmt.Fprintln(w, string(text))
+			return
+		}
+	}
+	fmt.Fprintln(w, "boxoffice:", printable(err.Error()))
+	if shortfall, ok := errors.AsType[*client.ShortfallError](err); ok && strings.Contains(shortfall.What, "allowance") {
+		fmt.Fprintln(w, "Run boxoffice approve once, and buy again.")
+	}
+}
+
+// configDir is where this user's tokens and payments are kept.
+func configDir() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("no place for tokens and payments; name them with --token-file and --vault: %w", err)
+	}
+	return filepath.Join(dir, "boxoffice"), nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/server/servertest"
+
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"boxoffice": main})
+}
+
+// TestScripts runs the scripts of testdata as somebody at a shell would, against
+// a service on a chain of its own. Each script has its own home, so its own
+// request token, and a wallet with tokens and the Permit2 allowance.
+func TestScripts(t *testing.T) {
+	world := servertest.Start(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			for name, value := range map[string]string{
+				"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config"), "TZ": "UTC",
+				"BOXOFFICE_URL": world.Options.BaseURL, "BOXOFFICE_RPC_URL": world.Chain.URL(),
+				"BOXOFFICE_PRIVATE_KEY": hex.EncodeToString(crypto.FromECDSA(world.NewPayer())),
+				"HOST":                  strings.ReplaceAll(strings.TrimPrefix(world.Options.BaseURL, "http://"), ":", "_"),
+				"PAY_TO":                strings.ToLower(devchain.PayTo().Hex()),
+				"TOKEN":                 strings.ToLower(world.Chain.Token().Hex()),
+			} {
+				env.Setenv(name, value)
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":    exits,
+			"pick":     pick,
+			"mode":     mode,
+			"keystore": writeKeystore,
+			// newwallet puts a wallet with native coin and tokens and without an allowance
+			// into the environment.
+			"newwallet": func(ts *testscript.TestScript, _ bool, _ []string) {
+				key := world.NewKey()
+				ts.Check(world.Chain.Fund(t.Context(), crypto.PubkeyToAddress(key.PublicKey), devchain.Ether(1), devchain.Ether(1)))
+				ts.Setenv("BOXOFFICE_PRIVATE_KEY", hex.EncodeToString(crypto.FromECDSA(key)))
+			},
+		},
+	})
+}
+
+// exits runs a command that has to exit with a code: exits 3 boxoffice buy …
+func exits(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARGUMENT…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		failure, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = failure.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// pick puts a member of the JSON on stdout into the environment, and compares it
+// if a value is given: pick ORDER order.id, or pick - status admitted.
+func pick(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: pick NAME PATH [VALUE]")
+	}
+	var value any
+	if err := json.Unmarshal([]byte(ts.ReadFile("stdout")), &value); err != nil {
+		ts.Fatalf("stdout is not one JSON document: %v", err)
+	}
+	for step := range strings.SplitSeq(args[1], ".") {
+		switch node := value.(type) {
+		case map[string]any:
+			value = node[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(node) {
+				ts.Fatalf("there is no item %s in %s", step, args[1])
+			}
+			value = node[i]
+		default:
+			ts.Fatalf("there is no %s in %s", step, args[1])
+		}
+	}
+	text := fmt.Sprint(value)
+	ts.Setenv(args[0], text)
+	if len(args) == 3 && text != args[2] {
+		ts.Fatalf("%s is %s, want %s", args[1], text, args[2])
+	}
+}
+
+// mode checks the permissions of a file: mode 600 FILE.
+func mode(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) != 2 {
+		ts.Fatalf("usage: mode OCTAL FILE")
+	}
+	info, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := strconv.FormatUint(uint64(info.Mode().Perm()), 8); got != args[0] {
+		ts.Fatalf("%s has mode %s, want %s", args[1], got, args[0])
+	}
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"boxoffice"
+	"boxoffice/client"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/ethclient"
+)
+
+// Settings are the flags of every command.
+type Settings struct {
+	URL       string           `group:"common" name:"url" env:"BOXOFFICE_URL" default:"http://127.0.0.1:8402" help:"Address of the service."`
+	RPCURL    string           `group:"common" name:"rpc-url" env:"BOXOFFICE_RPC_URL" help:"JSON-RPC of the chain. With it the token, your funds and your Permit2 nonces are checked before signing."`
+	TokenFile string           `group:"common" name:"token-file" env:"BOXOFFICE_TOKEN_FILE" placeholder:"FILE" help:"Where your request token is kept; one for each service in your configuration directory by default. BOXOFFICE_TOKEN goes before it."`
+	Vault     string           `group:"common" name:"vault" env:"BOXOFFICE_VAULT" placeholder:"DIR" help:"Where signed payments are kept; in your configuration directory by default."`
+	Keystore  string           `group:"common" name:"keystore" env:"BOXOFFICE_KEYSTORE" placeholder:"FILE" help:"Wallet file (Web3 Secret Storage). Its password is in BOXOFFICE_KEYSTORE_PASSWORD, or is asked for. In its place BOXOFFICE_PRIVATE_KEY holds a key in hex."`
+	Asset     []common.Address `group:"common" name:"asset" env:"BOXOFFICE_ASSET" placeholder:"ADDRESS" help:"Pay with this token only."`
+	PayTo     []common.Address `group:"common" name:"pay-to" env:"BOXOFFICE_PAY_TO" placeholder:"ADDRESS" help:"Pay to this address only."`
+	Network   []string         `group:"common" name:"network" env:"BOXOFFICE_NETWORK" placeholder:"eip155:ID" help:"Pay on this chain only."`
+	JSON      bool             `group:"common" name:"json" help:"Print exactly the API's JSON."`
+
+	tape tape
+}
+
+// Needs of a command beyond an address.
+const (
+	needsNothing = 0
+	needsToken   = 1 << iota
+	makesToken   // if there is none yet
+	needsWallet
+)
+
+// connect returns a client of the service with what the command needs.
+func (s *Settings) connect(ctx context.Context, std *streams, needs int) (*client.Client, error) {
+	base, err := url.Parse(s.URL)
+	if err != nil || base.Host == "" {
+		return nil, usage("--url %q is not an address such as https://boxoffice.example", s.URL)
+	}
+	cfg := client.Config{
+		BaseURL: s.URL,
+		HTTP:    &http.Client{Timeout: time.Minute, Transport: &s.tape},
+		Token:   boxoffice.Token{31: 1}, // sent by no command that needs none
+		Retry:   client.Retry{Attempts: 4},
+		Pins:    client.Pins{Networks: s.Network, Assets: s.Asset, PayTo: s.PayTo},
+	}
+	if needs&(needsToken|makesToken) != 0 {
+		token, err := s.token(std, needs&makesToken != 0)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Token = token.secret
+	}
+	if needs&needsWallet != 0 {
+		if cfg.Signer, err = s.wallet(std); err != nil {
+			return nil, err
+		}
+		if cfg.Vault, err = s.openVault(); err != nil {
+			return nil, err
+		}
+		if s.RPCURL != "" {
+			chain, err := ethclient.DialContext(ctx, s.RPCURL)
+			if err != nil {
+				return nil, fmt.Errorf("--rpc-url: %w", err)
+			}
+			cfg.Chain = chain
+		}
+	}
+	c, err := client.New(cfg)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+func (s *Settings) openVault() (*client.FileVault, error) {
+	dir := s.Vault
+	if dir == "" {
+		config, err := configDir()
+		if err != nil {
+			return nil, err
+		}
+		dir = filepath.Join(config, "vault")
+	}
+	return client.OpenFileVault(dir)
+}
+
+// A requestToken is a token and where it comes from.
+type requestToken struct {
+	secret  boxoffice.Token
+	path    string // empty: from the environment
+	created bool
+}
+
+// token finds the request token: in BOXOFFICE_TOKEN, or in its file. Each
+// service has its own, for a service that knows a token could use it elsewhere.
+func (s *Settings) token(std *streams, create bool) (requestToken, error) {
+	if text := os.Getenv("BOXOFFICE_TOKEN"); text != "" {
+		secret, err := boxoffice.ParseToken(strings.TrimSpace(text))
+		if err != nil {
+			return requestToken{}, usage("BOXOFFICE_TOKEN: %w", err)
+		}
+		return requestToken{secret: secret}, nil
+	}
+	path, err := s.tokenPath()
+	if err != nil {
+		return requestToken{}, err
+	}
+	secret, err := readToken(path)
+	switch {
+	case err == nil:
+		return requestToken{secret: secret, path: path}, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return requestToken{}, err
+	case !create:
+		return requestToken{}, usage("there is no request token in %s yet: run boxoffice token", path)
+	}
+	if err := writeToken(path, boxoffice.NewToken()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return requestToken{}, fmt.Errorf("token file: %w", err)
+	}
+	if secret, err = readToken(path); err != nil { // it may be another process's
+		return requestToken{}, err
+	}
+	fmt.Fprintf(std.err, "Made a request token in %s. Whoever has it sees your orders; without it nobody does.\n", path)
+	return requestToken{secret, path, true}, nil
+}
+
+func (s *Settings) tokenPath() (string, error) {
+	if s.TokenFile != "" {
+		return s.TokenFile, nil
+	}
+	base, err := url.Parse(s.URL)
+	if err != nil || base.Host == "" {
+		return "", usage("--url %q is not an address such as https://boxoffice.example", s.URL)
+	}
+	config, err := configDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(config, "tokens", strings.NewReplacer(":", "_", "[", "", "]", "").Replace(base.Host)), nil
+}
+
+func readToken(path string) (boxoffice.Token, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return boxoffice.Token{}, fmt.Errorf("token file: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return boxoffice.Token{}, fmt.Errorf("token file: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		return boxoffice.Token{}, fmt.Errorf("token file: others can read %s: run chmod 600 on it", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, 1024))
+	if err != nil {
+		return boxoffice.Token{}, fmt.Errorf("token file: %w", err)
+	}
+	token, err := boxoffice.ParseToken(strings.TrimSpace(string(text)))
+	if err != nil {
+		return boxoffice.Token{}, fmt.Errorf("token file %s: %w", path, err)
+	}
+	return token, nil
+}
+
+// writeToken makes the file in one step, and never over another one.
+func writeToken(path string, token boxoffice.Token) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".token-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	_, err = fmt.Fprintln(file, token.Reveal())
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(file.Name(), path); err != nil {
+		return err
+	}
+	// Whoever loses a token loses sight of what it bought, so the directory is
+	// synced too, where the system can.
+	if dir, err := os.Open(filepath.Dir(path)); err == nil {
+		_, _ = dir.Sync(), dir.Close()
+	}
+	return nil
+}
+
+// tape is a transport that remembers the last good answer, so that --json
+// prints what the service wrote and not what this program made of it.
+type tape struct {
+	mu   sync.Mutex
+	last []byte
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *tape) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err == nil && response.StatusCode < 300 {
+		response.Body = &recorded{ReadCloser: response.Body, tape: t}
+	}
+	return response, err
+}
+
+func (t *tape) body() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
+}
+
+type recorded struct {
+	io.ReadCloser
+	tape *tape
+	read []byte
+}
+
+func (r *recorded) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.read = append(r.read, p[:n]...)
+	if err == io.EOF {
+		r.tape.mu.Lock()
+		r.tape.last = r.read
+		r.tape.mu.Unlock()
+	}
+	return n, err
+}
+
+// result prints what a command found: the service's own JSON, or what human writes.
+func (s *Settings) result(std *streams, human func(*page)) error {
+	if s.JSON {
+		return printJSON(std.out, s.tape.body())
+	}
+	p := newPage(std.out)
+	human(p)
+	return p.flush()
+}

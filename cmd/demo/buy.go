@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+
+	"boxoffice"
+	"boxoffice/client"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/server"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+const objective = "Compare the three most used embedded databases for a payments service, and recommend one."
+
+// buy makes the first purchase with the real client and tells each step.
+func buy(ctx context.Context, story io.Writer, config server.Config, chain *devchain.Chain) error {
+	buyer, err := client.New(client.Config{
+		BaseURL: config.BaseURL, Token: boxoffice.NewToken(), Signer: client.KeySigner(devchain.PayerKey()), Chain: chain.Client(),
+	})
+	if err != nil {
+		return err
+	}
+	input, err := json.Marshal(map[string]string{"objective": objective})
+	if err != nil {
+		return err
+	}
+	tell := func(step, format string, args ...any) {
+		fmt.Fprintf(story, "%-10s %s\n", step, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintln(story)
+	status, err := buyer.Buy(ctx, client.Purchase{
+		Action: boxoffice.ActionJobOpen,
+		Input:  input,
+		Max:    config.Payment.Amount,
+		Confirm: func(_ context.Context, challenge boxoffice.Challenge) error {
+			quote := challenge.Quote
+			tell("quoted", "%s for %s, quote %s", quote.Action, amount(quote.Payment, config.Payment.Symbol), quote.ID)
+			tell("challenge", "402 Payment Required: %s on %s to %s", challenge.Accepts[0].Scheme, quote.Payment.Network, quote.Payment.PayTo)
+			tell("inspected", "prepared input %s", challenge.Input)
+			tell("signing", "the Permit2 payment and the approval of this quote, as %s", devchain.DevAccounts()[1].Address)
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	tell("settled", "transaction %s in block %d", status.Payment.TransactionHash, *status.Payment.BlockNumber)
+	tell("admitted", "%s %s", status.Admission.Result.Kind, status.Admission.Result.URL)
+	tell("order", "%s reads %q", status.Order.ID, status.Status)
+	return tellBalance(ctx, tell, chain, config)
+}
+
+func tellBalance(ctx context.Context, tell func(step, format string, args ...any), chain *devchain.Chain, config server.Config) error {
+	received, err := chain.TokenBalance(ctx, config.Payment.PayTo)
+	if err != nil {
+		return err
+	}
+	tell("received", "the recipient %s holds %s %s", short(config.Payment.PayTo), decimal(received, config.Payment.Decimals), config.Payment.Symbol)
+	return nil
+}
+
+func short(address common.Address) string { return address.Hex()[:10] + "…" }
+
+func amount(payment boxoffice.Payment, symbol string) string {
+	return decimal(payment.Amount.Big(), payment.Decimals) + " " + symbol
+}
+
+// decimal writes an amount of atomic units in whole tokens.
+func decimal(units *big.Int, decimals int) string {
+	whole := new(big.Rat).SetFrac(units, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(decimals)), nil))
+	text := whole.FloatString(decimals)
+	for len(text) > 1 && text[len(text)-1] == '0' {
+		text = text[:len(text)-1]
+	}
+	if text[len(text)-1] == '.' {
+		text = text[:len(text)-1]
+	}
+	return text
+}

@@ -1,0 +1,117 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/action"
+	"boxoffice/internal/work"
+)
+
+// Decided tells the flow that payments were decided: it admits what was paid
+// and answers the submits that wait.
+func (f *Flow) Decided() {
+	select {
+	case f.admitted <- struct{}{}:
+	default:
+	}
+	f.changes.announce()
+}
+
+// Run admits paid orders until ctx ends. An order is found by its row, so one
+// that was paid while no process ran is admitted by the next.
+func (f *Flow) Run(ctx context.Context) {
+	poll := time.NewTicker(2 * pollEvery)
+	defer poll.Stop()
+	for {
+		if err := f.admitAll(ctx); err != nil && ctx.Err() == nil {
+			f.Log.ErrorContext(ctx, "admission failed; it will be tried again", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+		case <-f.admitted:
+		}
+	}
+}
+
+const admitAtOnce = 100
+
+func (f *Flow) admitAll(ctx context.Context) error {
+	records, err := f.Store.Unadmitted(ctx, admitAtOnce)
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	var failures []error
+	for _, record := range records {
+		if err := f.admit(ctx, record); err != nil && !errors.Is(err, ErrLost) {
+			failures = append(failures, fmt.Errorf("order %s: %w", record.ID, err))
+		}
+	}
+	f.changes.announce()
+	if len(failures) == 0 && len(records) == admitAtOnce {
+		f.Decided()
+	}
+	return errors.Join(failures...)
+}
+
+// admit opens the work that a paid order bought. Whatever the state of the
+// world, it has to have an outcome: the money has moved.
+func (f *Flow) admit(ctx context.Context, record Record) error {
+	input, err := action.Decode(record.Quote.Action, []byte(record.InputJSON))
+	if err != nil {
+		return err
+	}
+	owner := work.Owner{Requester: record.Requester, Payer: record.Payment.Permit.From, OrderID: record.ID}
+	now := boxoffice.At(f.Now())
+	var opened work.Opened
+	err = f.Store.Admit(ctx, record.ID, now, func(tx work.Tx) (work.Opened, error) {
+		opened, err = open(ctx, tx, owner, input, now)
+		return opened, err
+	})
+	if err != nil {
+		return err
+	}
+	f.Log.InfoContext(ctx, "order admitted", "order", record.ID, "action", record.Quote.Action, "kind", opened.Kind, "id", opened.ID)
+	return nil
+}
+
+// open carries a prepared input over into the work that it asks for.
+func open(ctx context.Context, tx work.Tx, owner work.Owner, input any, now boxoffice.Timestamp) (work.Opened, error) {
+	switch in := input.(type) {
+	case action.JobOpen:
+		brief := work.Brief{RepoURL: in.RepoURL}
+		for _, document := range in.Context {
+			brief.Context = append(brief.Context, work.Document(document))
+		}
+		return work.OpenJob(ctx, tx, owner, in.Template, in.Objective, nil, brief, now)
+	case action.JobContinue:
+		return work.ContinueJob(ctx, tx, owner, in.JobID, in.Input, now)
+	case action.LaunchOpen:
+		brief := work.Brief{ChainID: in.ChainID, PairWith: in.PairWith, Name: in.Name, Symbol: in.Symbol}
+		return work.OpenJob(ctx, tx, owner, launchTemplate, in.Objective, &in.Kind, brief, now)
+	case action.OracleRequest:
+		oracle := boxoffice.Oracle{Question: in.Question, PanelSize: in.PanelSize, Options: in.Options, Context: in.Context}
+		return work.OpenOracle(ctx, tx, owner, oracle, now)
+	case action.WorkflowOpen:
+		nodes := make([]boxoffice.WorkflowNode, len(in.Nodes))
+		for i, node := range in.Nodes {
+			nodes[i] = boxoffice.WorkflowNode(node)
+		}
+		return work.OpenWorkflow(ctx, tx, owner, in.Objective, in.Shape, nodes, now)
+	case action.ScheduleCreate:
+		return work.CreateSchedule(ctx, tx, owner, work.Recurrence{
+			Action: in.Action, Input: in.Input, IntervalMinutes: in.IntervalMinutes, Runs: in.Runs, StartAt: in.StartAt,
+		}, now)
+	case action.ScheduleTopUp:
+		return work.TopUpSchedule(ctx, tx, in.ScheduleID, in.Runs, now)
+	}
+	return work.Opened{}, fmt.Errorf("order: no work for input of type %T", input)
+}
+
+// launchTemplate is the template of the job that a launch is.
+const launchTemplate = "skill:build-contract-project"

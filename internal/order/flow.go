@@ -1,0 +1,259 @@
+// Package order is the heart of the service: it takes an order from its quote
+// over its payment to its admission.
+//
+//	               quote lapses
+//	      quoted ───────────────▶ expired
+//	        │ BeginPayment
+//	        ▼            Settle (failed)
+//	payment_pending ───────────────▶ payment_failed
+//	    │     ▲                        │     │
+//	    │     └────────────────────────┘     │ Settle (somebody settled it all the same)
+//	    │ Settle (evidence)  BeginPayment    │
+//	    ▼                                    │
+//	  paid ◀─────────────────────────────────┘
+//	    │  shows as admission_pending
+//	    │ Admit
+//	    ▼
+//	 admitted
+//
+// Every arrow but the first is one conditional write of the Store; that a quote
+// lapsed is derived from the clock when an order is read. docs/states.md tells
+// the same with the rows behind it.
+package order
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/action"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/strictjson"
+	"boxoffice/x402"
+)
+
+// Config is what a Flow needs.
+type Config struct {
+	Store    Store
+	Actions  *action.Catalog
+	Verifier *payment.Verifier
+
+	BaseURL     string // without a trailing slash
+	ServiceName string // in the domain of quote approvals
+	ChainID     uint64
+	Token       x402.Extra // of the asset: what a challenge's extra says
+	MaxTimeout  time.Duration
+
+	Wait     time.Duration // how long a submit waits for its outcome before it answers "pending"
+	Accepted func()        // called after an intent was saved: wakes the settler
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// Flow is the paid request flow. Every error of its methods is a
+// *boxoffice.Problem.
+type Flow struct {
+	Config
+	changes  changes
+	admitted chan struct{} // an order may be waiting for its admission
+}
+
+// New returns a Flow. Its Run has to be running for paid orders to be admitted.
+func New(c Config) *Flow {
+	return &Flow{Config: c, admitted: make(chan struct{}, 1)}
+}
+
+// Answer is what a submit without a payment gets: a challenge if the order can
+// be paid, else where it stands. Exactly one is set.
+type Answer struct {
+	Challenge *boxoffice.Challenge
+	Status    *boxoffice.Status
+}
+
+// Quote validates an input, prices it and saves the order (spec.md §4.3). The
+// same requestKey and input give the same order again, whatever has become of
+// prices meanwhile.
+func (f *Flow) Quote(ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error) {
+	submitted, err := submittedHash(request)
+	if err != nil {
+		return boxoffice.QuoteResponse{}, err
+	}
+	saved, err := f.Store.OrderByKey(ctx, requester, request.RequestKey)
+	if errors.Is(err, ErrNotFound) {
+		return f.newQuote(ctx, requester, request, submitted)
+	}
+	if err != nil {
+		return boxoffice.QuoteResponse{}, unavailable(err)
+	}
+	return f.quoted(saved, false, submitted)
+}
+
+func (f *Flow) newQuote(ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest, submitted boxoffice.Hash) (boxoffice.QuoteResponse, error) {
+	prepared, err := f.Actions.Prepare(ctx, requester, request.Action, request.Input)
+	if err != nil {
+		return boxoffice.QuoteResponse{}, problem(err)
+	}
+	record, err := f.record(requester, request, prepared)
+	if err != nil {
+		return boxoffice.QuoteResponse{}, err
+	}
+	record.SubmittedHash = submitted
+	saved, created, err := f.Store.Create(ctx, record)
+	if err != nil {
+		return boxoffice.QuoteResponse{}, unavailable(err)
+	}
+	return f.quoted(saved, created, submitted)
+}
+
+func (f *Flow) quoted(saved Record, created bool, submitted boxoffice.Hash) (boxoffice.QuoteResponse, error) {
+	if saved.SubmittedHash != submitted {
+		return boxoffice.QuoteResponse{}, &boxoffice.Problem{
+			Code:   boxoffice.RequestKeyConflict,
+			Detail: "this requestKey names order " + string(saved.ID) + ", which has another action or input",
+		}
+	}
+	return boxoffice.QuoteResponse{Created: created, Order: f.status(saved).Order}, nil
+}
+
+// submittedHash identifies what a requester asked for, before it is prepared.
+func submittedHash(request boxoffice.QuoteRequest) (boxoffice.Hash, error) {
+	document, err := json.Marshal(struct {
+		Action string          `json:"action"`
+		Input  json.RawMessage `json:"input"`
+	}{request.Action, request.Input})
+	if err != nil {
+		return boxoffice.Hash{}, &boxoffice.Problem{Code: boxoffice.InvalidRequest, Detail: "input is not JSON", Cause: err}
+	}
+	hash, err := boxoffice.HashJSON(document)
+	if fault, ok := errors.AsType[*strictjson.Error](err); ok {
+		return boxoffice.Hash{}, &boxoffice.Problem{
+			Code:     boxoffice.InvalidRequest,
+			Problems: []boxoffice.FieldProblem{{Path: fault.Pointer, Message: fault.Message}},
+		}
+	}
+	return hash, err
+}
+
+func (f *Flow) record(requester boxoffice.Requester, request boxoffice.QuoteRequest, prepared action.Prepared) (Record, error) {
+	now := f.Now()
+	terms := prepared.Policy.Payment
+	terms.Scheme, terms.Amount = x402.SchemeExact, prepared.Amount
+	inputHash, err := boxoffice.HashJSON(prepared.Input)
+	if err != nil {
+		return Record{}, err
+	}
+	quote := boxoffice.Quote{
+		V:             boxoffice.QuoteVersion,
+		ID:            boxoffice.NewUUID(),
+		Action:        request.Action,
+		PolicyVersion: prepared.Policy.Version,
+		InputHash:     inputHash,
+		IssuedAt:      now.Unix(),
+		ExpiresAt:     now.Unix() + prepared.Policy.QuoteTTLSeconds,
+		Payment:       terms,
+		UnitAmount:    prepared.UnitAmount,
+		Runs:          prepared.Runs,
+		Payer:         prepared.Payer,
+		Terms:         boxoffice.AdmissionTerms,
+	}
+	if quote.QuoteHash, err = quote.Seal(); err != nil {
+		return Record{}, err
+	}
+	extra := f.Token
+	return Record{
+		Order: boxoffice.Order{
+			ID: boxoffice.NewUUID(), RequestKey: request.RequestKey, Status: boxoffice.Quoted,
+			Quote: quote, InputJSON: string(prepared.Input), CreatedAt: boxoffice.At(now),
+		},
+		Requester: requester,
+		Requirements: x402.Requirements{
+			Scheme: terms.Scheme, Network: terms.Network, Asset: terms.Asset, Amount: terms.Amount, PayTo: terms.PayTo,
+			MaxTimeoutSeconds: int64(f.MaxTimeout.Seconds()), Extra: &extra,
+		},
+	}, nil
+}
+
+// Status returns where an order stands (spec.md §4.5). It only reads.
+func (f *Flow) Status(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (boxoffice.Status, error) {
+	record, err := f.load(ctx, requester, id)
+	if err != nil {
+		return boxoffice.Status{}, err
+	}
+	return f.status(record), nil
+}
+
+// Challenge answers a submit that carries no payment (spec.md §4.4, mode 1).
+func (f *Flow) Challenge(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Answer, error) {
+	record, err := f.load(ctx, requester, id)
+	if err != nil {
+		return Answer{}, err
+	}
+	switch record.Status {
+	case boxoffice.PaymentPending, boxoffice.Paid:
+		status := f.status(record)
+		return Answer{Status: &status}, nil
+	}
+	if err := f.mustBePayable(record); err != nil {
+		return Answer{}, err
+	}
+	challenge := f.challenge(record)
+	return Answer{Challenge: &challenge}, nil
+}
+
+func (f *Flow) load(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Record, error) {
+	record, err := f.Store.Order(ctx, requester, id)
+	if errors.Is(err, ErrNotFound) {
+		return Record{}, &boxoffice.Problem{Code: boxoffice.OrderNotFound}
+	}
+	if err != nil {
+		return Record{}, unavailable(err)
+	}
+	return record, nil
+}
+
+// mustBePayable refuses what money should not be taken for any more: a quote
+// that lapsed, or an action that can no longer be done.
+func (f *Flow) mustBePayable(record Record) error {
+	if record.Quote.Live(f.Now().Unix()) {
+		return f.Actions.StillTakes(record.Quote.Action, []byte(record.InputJSON))
+	}
+	return &boxoffice.Problem{
+		Code:   boxoffice.QuoteExpired,
+		Detail: "the quote expired at " + time.Unix(record.Quote.ExpiresAt, 0).UTC().Format(time.RFC3339) + "; ask for a new one before signing",
+	}
+}
+
+func (f *Flow) challenge(record Record) boxoffice.Challenge {
+	url := f.BaseURL + "/requests/" + string(record.ID) + "/submit"
+	return boxoffice.Challenge{
+		X402Version: x402.Version,
+		Resource: x402.Resource{
+			URL: url, Description: "Admission of " + record.Quote.Action + " to " + f.ServiceName, MimeType: "application/json",
+		},
+		Accepts:            []x402.Requirements{record.Requirements},
+		Quote:              record.Quote,
+		RequesterScopeHash: record.Requester.ScopeHash(f.BaseURL),
+		ResourceURL:        url,
+		Input:              json.RawMessage(record.InputJSON),
+	}
+}
+
+// unavailable is the answer when the store or the chain did not answer.
+func unavailable(err error) error {
+	return &boxoffice.Problem{
+		Code: boxoffice.TemporarilyUnavailable, RetryAfter: 2, Cause: err,
+		Detail: "a part of the service did not answer; nothing that was saved is lost",
+	}
+}
+
+// problem passes a *boxoffice.Problem on and takes any other error for a part
+// of the service that is away.
+func problem(err error) error {
+	if _, ok := errors.AsType[*boxoffice.Problem](err); ok {
+		return err
+	}
+	return unavailable(err)
+}

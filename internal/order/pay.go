@@ -1,0 +1,171 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/payment"
+	"boxoffice/x402"
+)
+
+// Pay takes a payment for an order (spec.md §4.4, mode 2) and waits a moment
+// for its outcome. What it answers is saved: a requester that heard nothing
+// sends the same bytes again.
+//
+//  1. The payment that the order already has gets the saved outcome, also after
+//     the quote expired.
+//  2. An order that is pending or paid takes no other.
+//  3. After a failure another is taken only if the two can never both settle.
+//  4. Everything is verified. Until here nothing is saved, and nothing was sent.
+//  5. The intent is saved and the order is pending, in one transaction. From
+//     here on the settler owns it; a crash changes nothing.
+func (f *Flow) Pay(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID, paid *x402.Payment, approval boxoffice.Signature) (boxoffice.Status, error) {
+	record, err := f.load(ctx, requester, id)
+	if err != nil {
+		return boxoffice.Status{}, err
+	}
+	if record.Payment == nil || record.Payment.PayloadHash != paid.Hash {
+		if err := f.accept(ctx, record, paid, approval); err != nil {
+			return boxoffice.Status{}, err
+		}
+	}
+	return f.await(ctx, requester, id)
+}
+
+func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, approval boxoffice.Signature) error {
+	if record.Status == boxoffice.PaymentPending || record.Status == boxoffice.Paid {
+		return errOtherPayment
+	}
+	if err := f.mustBePayable(record); err != nil {
+		return err
+	}
+	if err := f.mustNotPayTwice(record.Payment, paid); err != nil {
+		return err
+	}
+	challenge := f.challenge(record)
+	quoteApproval, err := challenge.Approve(f.ServiceName, paid.Hash)
+	if err != nil {
+		return err
+	}
+	permit, err := f.Verifier.Verify(ctx, payment.Demand{
+		Requirements: record.Requirements,
+		ResourceURL:  challenge.ResourceURL,
+		Approval:     quoteApproval,
+		Payer:        record.Quote.Payer,
+	}, paid, approval)
+	if rejection, ok := errors.AsType[*payment.Rejection](err); ok {
+		return &boxoffice.Problem{Code: boxoffice.PaymentRejected, Reason: string(rejection.Reason), Detail: rejection.Detail}
+	}
+	if err != nil {
+		return unavailable(err)
+	}
+	return f.begin(ctx, record, payment.Intent{
+		ID: boxoffice.NewUUID(), OrderID: record.ID, ChainID: quoteApproval.ChainID, Permit: permit,
+		Payload: paid.Raw, PayloadHash: paid.Hash, QuoteSignature: approval,
+		State: payment.Waiting, SubmittedAt: boxoffice.At(f.Now()),
+	})
+}
+
+// mustNotPayTwice guards an order whose last payment failed: whoever holds that
+// payment's signature can settle it until it is dead. Another payment is safe if
+// the last is dead, or if both spend the same Permit2 nonce.
+func (f *Flow) mustNotPayTwice(last *payment.Intent, paid *x402.Payment) error {
+	now := f.Now().Unix()
+	if last == nil || last.Dead(now) {
+		return nil
+	}
+	next := paid.Payload.Payload.Authorization
+	if next.From == last.Permit.From && next.Nonce == last.Permit.Nonce {
+		return nil
+	}
+	deadline, _ := last.Permit.Deadline.Uint64() // fits: it was verified
+	return &boxoffice.Problem{
+		Code: boxoffice.PaymentConflict, RetryAfter: int(int64(deadline) + payment.DeadlineMargin + 1 - now),
+		Detail: "the failed payment could still settle: sign again with its Permit2 nonce " + last.Permit.Nonce.String() + ", or wait until its deadline has passed",
+	}
+}
+
+func (f *Flow) begin(ctx context.Context, record Record, intent payment.Intent) error {
+	var replaces *boxoffice.UUID
+	if record.Payment != nil {
+		replaces = &record.Payment.ID
+	}
+	err := f.Store.BeginPayment(ctx, intent, replaces)
+	switch {
+	case err == nil:
+		f.Accepted()
+		return nil
+	case errors.Is(err, ErrPermitTaken):
+		return &boxoffice.Problem{Code: boxoffice.PaymentConflict, Detail: "this Permit2 nonce pays for another order; sign with another nonce"}
+	case !errors.Is(err, ErrLost):
+		return unavailable(err)
+	}
+	// Another submit was first. If it brought the same payment, both are it.
+	current, err := f.load(ctx, record.Requester, record.ID)
+	if err != nil {
+		return err
+	}
+	if current.Payment == nil || current.Payment.PayloadHash != intent.PayloadHash {
+		return errOtherPayment
+	}
+	return nil
+}
+
+var errOtherPayment = &boxoffice.Problem{
+	Code:   boxoffice.PaymentConflict,
+	Detail: "the order already has another payment that is pending or settled; read the order before paying",
+}
+
+// await returns the order's status as soon as it is no longer pending, and
+// after Wait in any case.
+func (f *Flow) await(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (boxoffice.Status, error) {
+	timeout := time.NewTimer(f.Wait)
+	defer timeout.Stop()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		changed := f.changes.next()
+		status, err := f.Status(ctx, requester, id)
+		if err != nil || !status.Status.Pending() {
+			return status, err
+		}
+		select {
+		case <-changed:
+		case <-poll.C: // another process may have moved it
+		case <-timeout.C:
+			return status, nil
+		case <-ctx.Done():
+			return boxoffice.Status{}, unavailable(ctx.Err())
+		}
+	}
+}
+
+const pollEvery = 500 * time.Millisecond
+
+// changes lets any number of goroutines wait for the next change of any order.
+type changes struct {
+	mu   sync.Mutex
+	wait chan struct{}
+}
+
+// next returns a channel that is closed at the next change.
+func (c *changes) next() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wait == nil {
+		c.wait = make(chan struct{})
+	}
+	return c.wait
+}
+
+func (c *changes) announce() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wait != nil {
+		close(c.wait)
+		c.wait = nil
+	}
+}

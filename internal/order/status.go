@@ -1,0 +1,66 @@
+package order
+
+import (
+	"boxoffice"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/work"
+)
+
+// status derives what a requester sees of an order now. It is the only place
+// where the clock decides a state: an unpaid quote that lapsed reads expired.
+func (f *Flow) status(record Record) boxoffice.Status {
+	order := record.Order
+	if order.Status == boxoffice.Quoted && !order.Quote.Live(f.Now().Unix()) {
+		order.Status = boxoffice.Expired
+	}
+	status := boxoffice.Status{Status: order.Status, Order: order}
+	if record.Payment != nil {
+		status.Payment = paymentStatus(record.Payment, order.Quote.Payment.Network)
+	}
+	if order.Status == boxoffice.Paid {
+		status.Status = boxoffice.AdmissionPending
+	}
+	if record.Admission != nil {
+		status.Status = boxoffice.Admitted
+		status.Admission = f.admission(*record.Admission)
+	}
+	return status
+}
+
+func paymentStatus(intent *payment.Intent, network string) *boxoffice.PaymentStatus {
+	status := &boxoffice.PaymentStatus{
+		Status:      boxoffice.PaymentStatusPending,
+		Payer:       intent.Permit.From,
+		Network:     network,
+		Asset:       intent.Permit.Permitted.Token,
+		Amount:      intent.Permit.Permitted.Amount,
+		PayTo:       intent.Permit.Witness.To,
+		Reason:      intent.Reason,
+		SubmittedAt: intent.SubmittedAt,
+	}
+	switch intent.State {
+	case payment.Failed:
+		status.Status = boxoffice.PaymentStatusFailed
+	case payment.Settled:
+		evidence := *intent.Evidence
+		status.Status, status.Paid = boxoffice.PaymentStatusSettled, true
+		status.TransactionHash, status.BlockNumber, status.SettledAt = &evidence.TxHash, &evidence.BlockNumber, &evidence.SettledAt
+	}
+	return status
+}
+
+var collections = map[string]string{
+	work.KindJob:      "/jobs/",
+	work.KindOracle:   "/oracles/",
+	work.KindWorkflow: "/workflows/",
+	work.KindSchedule: "/schedules/",
+}
+
+func (f *Flow) admission(saved Admission) *boxoffice.Admission {
+	opened := saved.Opened
+	result := boxoffice.Result{Kind: opened.Kind, ID: opened.ID, URL: f.BaseURL + collections[opened.Kind] + string(opened.ID)}
+	if opened.JobID != "" {
+		result.JobURL = f.BaseURL + collections[work.KindJob] + string(opened.JobID)
+	}
+	return &boxoffice.Admission{Status: boxoffice.Admitted, AdmittedAt: saved.AdmittedAt, Result: result}
+}

@@ -1,0 +1,60 @@
+package order
+
+import (
+	"context"
+	"errors"
+
+	"boxoffice"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/work"
+	"boxoffice/x402"
+)
+
+// Record is an order as it is stored: what the requester sees of it, and what
+// the service needs to take its payment and to admit it.
+type Record struct {
+	boxoffice.Order // Status is the stored one: never expired
+	Requester       boxoffice.Requester
+	SubmittedHash   boxoffice.Hash    // SHA-256 of the canonical input as it was submitted
+	Requirements    x402.Requirements // frozen when the quote was saved
+	Payment         *payment.Intent   // the last one; nil before the first
+	Admission       *Admission        // nil until admitted
+}
+
+// Admission is what the admission of an order created.
+type Admission struct {
+	AdmittedAt boxoffice.Timestamp
+	Opened     work.Opened
+}
+
+// The outcomes of a conditional write that did not happen.
+var (
+	ErrNotFound    = errors.New("order: no such order")
+	ErrPermitTaken = errors.New("order: the permit is bound to another order")
+	ErrLost        = payment.ErrLost
+)
+
+// Store is what the Flow keeps. Every method is one transaction; an error that
+// is not one of the above means that the store is away.
+type Store interface {
+	// Create saves a new order, unless the requester has one with the same
+	// requestKey. It returns the saved one, and whether it is the given one.
+	Create(ctx context.Context, record Record) (saved Record, created bool, err error)
+	// Order returns a requester's order, or ErrNotFound.
+	Order(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Record, error)
+	// OrderByKey returns a requester's order by its requestKey, or ErrNotFound.
+	OrderByKey(ctx context.Context, requester boxoffice.Requester, requestKey boxoffice.UUID) (Record, error)
+	// BeginPayment saves the intent and moves its order from quoted, or from
+	// payment_failed whose last intent is replaces, to payment_pending. It
+	// returns ErrLost if the order is elsewhere, and ErrPermitTaken if the
+	// permit's chain, owner and nonce belong to another order.
+	BeginPayment(ctx context.Context, intent payment.Intent, replaces *boxoffice.UUID) error
+	// Unadmitted returns the paid orders that are not admitted, oldest first.
+	Unadmitted(ctx context.Context, limit int) ([]Record, error)
+	// Admit marks a paid order admitted and keeps what open created, in one
+	// transaction. It returns ErrLost if the order is not paid or is admitted.
+	Admit(ctx context.Context, id boxoffice.UUID, at boxoffice.Timestamp, open func(work.Tx) (work.Opened, error)) error
+	// Promised returns the sum of what the owner's intents that are waiting or
+	// sent will move of a token.
+	Promised(ctx context.Context, permit payment.Permit, chainID uint64) (boxoffice.Amount, error)
+}

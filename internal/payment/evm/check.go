@@ -1,0 +1,134 @@
+package evm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"boxoffice/internal/payment"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// ErrWrongChain says that the node answered and contradicts the configuration:
+// waiting does not help.
+var ErrWrongChain = errors.New("the chain is not as configured")
+
+// Facts is what the chain says of itself and of the token.
+type Facts struct {
+	Head       payment.Head
+	Token      Token
+	Multicall3 bool // whether several payments settle in one transaction
+	LegacyFees bool // the chain has no base fee (EIP-1559)
+}
+
+// Token is what the token says of itself.
+type Token struct {
+	Decimals uint8
+	Name     string // of its EIP-712 domain, or name(); empty if it has none
+	Version  string // of its EIP-712 domain, or version(); empty if it tells none
+	Symbol   string // empty if it has none
+}
+
+// Check makes sure that the node serves the configured chain and that the
+// token, Permit2 and the proxy are there, and returns what else it found. An
+// error names everything that is wrong.
+func (c *Chain) Check(ctx context.Context) (Facts, error) {
+	const op = "check the chain"
+	var (
+		chainID                         hexutil.Big
+		head                            *header
+		token, permit2, proxy, multi    hexutil.Bytes
+		decimals, symbol, name, version hexutil.Bytes
+		domain, through                 hexutil.Bytes
+	)
+	readToken := func(method string, into *hexutil.Bytes) rpc.BatchElem {
+		return callRequest(call{to: c.cfg.Asset, data: pack(method)}, latest, into)
+	}
+	needed := []rpc.BatchElem{
+		{Method: "eth_chainId", Result: &chainID},
+		headerRequest(latest, &head),
+		codeRequest(c.cfg.Asset, &token),
+		codeRequest(c.cfg.Permit2, &permit2),
+		codeRequest(c.cfg.Proxy, &proxy),
+		codeRequest(c.cfg.Multicall3, &multi),
+	}
+	// A contract that lacks one of these functions reverts.
+	optional := []rpc.BatchElem{
+		readToken("decimals", &decimals), readToken("symbol", &symbol), readToken("name", &name),
+		readToken("version", &version), readToken("eip712Domain", &domain),
+		callRequest(call{to: c.cfg.Proxy, data: pack("PERMIT2")}, latest, &through),
+	}
+	requests := append(needed, optional...)
+	if err := c.round(ctx, op, requests); err != nil {
+		return Facts{}, err
+	}
+	for i, request := range requests {
+		if request.Error == nil {
+			continue
+		}
+		if _, reverted := revertData(request.Error); i < len(needed) || !reverted {
+			return Facts{}, c.fail(op, request.Error)
+		}
+	}
+
+	if id := chainID.ToInt(); !id.IsUint64() || id.Uint64() != c.cfg.ChainID {
+		return Facts{}, c.fail(op, fmt.Errorf("%w: the node serves chain %s, not %d", ErrWrongChain, id, c.cfg.ChainID))
+	}
+	wrong := []error{head.check()}
+	for _, contract := range []struct {
+		what string
+		at   common.Address
+		code hexutil.Bytes
+	}{{"the token", c.cfg.Asset, token}, {"Permit2", c.cfg.Permit2, permit2}, {"the x402 exact proxy", c.cfg.Proxy, proxy}} {
+		if len(contract.code) == 0 {
+			wrong = append(wrong, fmt.Errorf("%s has no code at %s", contract.what, hexOf(contract.at)))
+		}
+	}
+	if len(proxy) > 0 {
+		wrong = append(wrong, c.checkProxy(outcome{ok: true, data: through}))
+	}
+	facts := Facts{Multicall3: len(multi) > 0, Token: Token{
+		Name: readString("name", name), Version: readString("version", version), Symbol: readString("symbol", symbol),
+	}}
+	if values, err := methods.Unpack("decimals", decimals); err == nil {
+		facts.Token.Decimals = values[0].(uint8)
+	} else if len(token) > 0 {
+		wrong = append(wrong, fmt.Errorf("the token %s does not tell its decimals", hexOf(c.cfg.Asset)))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return Facts{}, c.fail(op, fmt.Errorf("%w: %s", ErrWrongChain, strings.ReplaceAll(err.Error(), "\n", "; ")))
+	}
+	if values, err := methods.Unpack("eip712Domain", domain); err == nil { // EIP-5267
+		facts.Token.Name, facts.Token.Version = printable(values[1].(string)), printable(values[2].(string))
+	}
+	facts.Head = payment.Head{Number: uint64(*head.Number), Time: uint64(*head.Time)}
+	facts.LegacyFees = head.BaseFee == nil
+	c.learnMulticall(facts.Multicall3)
+	return facts, nil
+}
+
+// readString reads what a token calls itself: a string, or the bytes32 of
+// tokens older than that convention.
+func readString(method string, answer []byte) string {
+	if values, err := methods.Unpack(method, answer); err == nil {
+		return printable(values[0].(string))
+	}
+	if len(answer) == 32 {
+		return printable(string(bytes.TrimRight(answer, "\x00")))
+	}
+	return ""
+}
+
+// printable returns a name that is fit for JSON, or nothing.
+func printable(s string) string {
+	if len(s) > 256 || !utf8.ValidString(s) {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,332 @@
+package evm_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"boxoffice/contracts"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/payment/evm"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// world is a dev chain, a chain reader and a settlement wallet on it, and payers.
+type world struct {
+	*testing.T
+	dev    *devchain.Chain
+	chain  *evm.Chain
+	wallet *evm.Wallet
+}
+
+// payTo is nobody's but receives every payment here.
+var payTo = common.HexToAddress("0x00000000000000000000000000000000000bea70")
+
+// noCode is an address without code.
+var noCode = common.HexToAddress("0x000000000000000000000000000000000000c0de")
+
+// payer returns a key that is the same in every run.
+func payer(t testing.TB, n int64) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := crypto.ToECDSA(common.BigToHash(big.NewInt(1000 + n)).Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func addressOf(key *ecdsa.PrivateKey) common.Address { return crypto.PubkeyToAddress(key.PublicKey) }
+
+// rich is the genesis share of a payer with 1000 units of the token and the
+// allowance.
+func rich(t testing.TB, n int64) devchain.Funded {
+	return devchain.Funded{
+		Address: addressOf(payer(t, n)), Native: devchain.Ether(10), Tokens: big.NewInt(1000), Permit2Allowed: true,
+	}
+}
+
+func startChain(t testing.TB, funded ...devchain.Funded) *devchain.Chain {
+	t.Helper()
+	dev, err := devchain.Start(t.Context(), devchain.Config{Funded: append(devchain.DevAccounts(), funded...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	// Until geth has indexed its first block in the background it does not say
+	// of any transaction that it is unknown.
+	if _, err := dev.Mine(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, err := dev.Client().TransactionReceipt(t.Context(), common.Hash{1})
+		if errors.Is(err, ethereum.NotFound) {
+			return dev
+		}
+		if t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
+func dial(t testing.TB, dev *devchain.Chain, change func(*evm.Config)) *evm.Chain {
+	t.Helper()
+	cfg := evm.Config{RPCURL: dev.URL(), ChainID: dev.ChainID().Uint64(), Asset: dev.Token(), RequestTimeout: 20 * time.Second}
+	if change != nil {
+		change(&cfg)
+	}
+	chain, err := evm.Dial(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(chain.Close)
+	return chain
+}
+
+func newWorld(t *testing.T, change func(*evm.Config), funded ...devchain.Funded) *world {
+	t.Helper()
+	dev := startChain(t, funded...)
+	chain := dial(t, dev, change)
+	return &world{T: t, dev: dev, chain: chain, wallet: chain.Wallet(devchain.SettlementKey())}
+}
+
+// permit returns a permit of 100 units by a key, valid for an hour. Changes are
+// made before it is signed.
+func permit(t testing.TB, key *ecdsa.PrivateKey, nonce uint64, changes ...func(*payment.Permit)) payment.Permit {
+	t.Helper()
+	p := payment.Permit{Authorization: x402.Authorization{
+		From:      addressOf(key),
+		Permitted: x402.Permitted{Token: devchain.TokenAddress, Amount: x402.NewUint256(100)},
+		Spender:   x402.ExactProxy,
+		Nonce:     x402.NewUint256(nonce),
+		Deadline:  x402.NewUint256(uint64(time.Now().Add(time.Hour).Unix())),
+		Witness:   x402.Witness{To: payTo},
+	}}
+	for _, change := range changes {
+		change(&p)
+	}
+	signature, err := x402.Sign(p.Digest(devchain.DefaultChainID), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Signature = signature
+	return p
+}
+
+func amountOf(n uint64) func(*payment.Permit) {
+	return func(p *payment.Permit) { p.Permitted.Amount = x402.NewUint256(n) }
+}
+
+// settle signs, sends and mines the permits and returns the receipt.
+func (w *world) settle(permits ...payment.Permit) *payment.Receipt {
+	w.Helper()
+	tx := w.sign(permits, w.nonce(), nil)
+	return w.mine(tx)
+}
+
+func (w *world) nonce() uint64 {
+	w.Helper()
+	nonce, err := w.wallet.Nonce(w.Context(), w.dev.Head().Number.Uint64())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return nonce
+}
+
+func (w *world) sign(permits []payment.Permit, nonce uint64, replaces *payment.Tx) payment.Tx {
+	w.Helper()
+	tx, err := w.wallet.Sign(w.Context(), permits, nonce, replaces)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return tx
+}
+
+func (w *world) mine(tx payment.Tx) *payment.Receipt {
+	w.Helper()
+	if err := w.wallet.Broadcast(w.Context(), tx); err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.dev.Mine(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	receipts, err := w.chain.Receipts(w.Context(), []common.Hash{tx.Hash})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if receipts[0] == nil {
+		w.Fatal("the transaction was not mined")
+	}
+	return receipts[0]
+}
+
+func (w *world) standing(permits ...payment.Permit) []payment.Standing {
+	w.Helper()
+	standings, err := w.chain.Standing(w.Context(), permits)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return standings
+}
+
+func decodeTx(t testing.TB, raw []byte) *types.Transaction {
+	t.Helper()
+	tx := new(types.Transaction)
+	if err := tx.UnmarshalBinary(raw); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// deploy puts runtime code on the chain.
+func deploy(t testing.TB, dev *devchain.Chain, runtime []byte) common.Address {
+	t.Helper()
+	// PUSH1 len DUP1 PUSH1 9 0 CODECOPY 0 RETURN: returns what follows these nine bytes.
+	creation := append([]byte{0x60, byte(len(runtime)), 0x80, 0x60, 0x09, 0x3d, 0x39, 0x3d, 0xf3}, runtime...)
+	key := devchain.PayerKey()
+	nonce, err := dev.Client().PendingNonceAt(t.Context(), addressOf(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, dev, key, &types.LegacyTx{Nonce: nonce, GasPrice: big.NewInt(5e9), Gas: 1_000_000, Data: creation})
+	return crypto.CreateAddress(addressOf(key), nonce)
+}
+
+func send(t testing.TB, dev *devchain.Chain, key *ecdsa.PrivateKey, unsigned types.TxData) {
+	t.Helper()
+	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(dev.ChainID()), unsigned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.Client().SendTransaction(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dev.Mine(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	receipt, err := dev.Client().TransactionReceipt(t.Context(), tx.Hash())
+	if err != nil || receipt.Status != types.ReceiptStatusSuccessful {
+		t.Fatalf("transaction failed: %v", err)
+	}
+}
+
+// approve lets Permit2 move n units of the test token.
+func approve(t testing.TB, dev *devchain.Chain, key *ecdsa.PrivateKey, n int64) {
+	t.Helper()
+	data, err := contracts.TestToken().ABI.Pack("approve", x402.Permit2, big.NewInt(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dev.Transact(t.Context(), key, dev.Token(), nil, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tap is a node between the chain reader and the dev chain that counts round
+// trips and may answer in the dev chain's place.
+type tap struct {
+	*httptest.Server
+	trips atomic.Int64
+	// answer returns what to say to a request, nil to ask the dev chain: a
+	// *refusal, or any other result.
+	answer func(method string, params []json.RawMessage) any
+}
+
+type refusal struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
+}
+
+type rpcRequest struct {
+	Version string            `json:"jsonrpc"`
+	ID      json.RawMessage   `json:"id"`
+	Method  string            `json:"method"`
+	Params  []json.RawMessage `json:"params"`
+}
+
+type rpcAnswer struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  any             `json:"result,omitempty"`
+	Error   any             `json:"error,omitempty"`
+}
+
+func newTap(t testing.TB, dev *devchain.Chain) *tap {
+	t.Helper()
+	p := &tap{}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.trips.Add(1)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		var batch []rpcRequest
+		if json.Unmarshal(body, &batch) == nil {
+			answers := make([]rpcAnswer, len(batch))
+			for i, request := range batch {
+				answers[i] = p.handle(r.Context(), dev, request)
+			}
+			json.NewEncoder(w).Encode(answers)
+			return
+		}
+		var request rpcRequest
+		if json.Unmarshal(body, &request) == nil {
+			json.NewEncoder(w).Encode(p.handle(r.Context(), dev, request))
+		}
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *tap) handle(ctx context.Context, dev *devchain.Chain, request rpcRequest) rpcAnswer {
+	answer := rpcAnswer{Version: "2.0", ID: request.ID}
+	if p.answer != nil {
+		switch said := p.answer(request.Method, request.Params).(type) {
+		case nil:
+		case *refusal:
+			answer.Error = said
+			return answer
+		default:
+			answer.Result = said
+			return answer
+		}
+	}
+	args := make([]any, len(request.Params))
+	for i, param := range request.Params {
+		args[i] = param
+	}
+	var result json.RawMessage
+	if err := dev.Client().Client().CallContext(ctx, &result, request.Method, args...); err != nil {
+		said := &refusal{Code: -32000, Message: err.Error()}
+		if coded, ok := err.(interface{ ErrorCode() int }); ok {
+			said.Code = coded.ErrorCode()
+		}
+		if data, ok := err.(interface{ ErrorData() any }); ok {
+			said.Data = data.ErrorData()
+		}
+		answer.Error = said
+		return answer
+	}
+	answer.Result = result
+	return answer
+}
+
+// through makes a chain reader use the tap.
+func (p *tap) through(cfg *evm.Config) { cfg.RPCURL = p.URL }

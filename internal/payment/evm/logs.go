@@ -1,0 +1,180 @@
+package evm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+
+	"boxoffice/internal/payment"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// chainLog is what this package reads of a log, on its own or in a receipt.
+type chainLog struct {
+	Address     common.Address  `json:"address"`
+	Topics      []common.Hash   `json:"topics"`
+	Data        hexutil.Bytes   `json:"data"`
+	TxHash      *common.Hash    `json:"transactionHash"`
+	Index       *hexutil.Uint64 `json:"logIndex"`
+	BlockNumber *hexutil.Uint64 `json:"blockNumber"`
+	Removed     bool            `json:"removed"`
+}
+
+// transfer reads an ERC-20 Transfer: three topics and one word of data. An
+// ERC-721 Transfer has four topics. A log that is something else is not an
+// error; one that lacks its place in the chain is.
+func (l *chainLog) transfer() (t payment.Transfer, is bool, err error) {
+	if l.Removed || len(l.Topics) != 3 || l.Topics[0] != transferTopic || len(l.Data) != 32 {
+		return payment.Transfer{}, false, nil
+	}
+	for _, topic := range l.Topics[1:] {
+		if !bytes.Equal(topic[:12], make([]byte, 12)) {
+			return payment.Transfer{}, false, nil
+		}
+	}
+	if l.TxHash == nil || l.Index == nil || l.BlockNumber == nil {
+		return payment.Transfer{}, false, errors.New("the node's log has no transaction, index or block")
+	}
+	return payment.Transfer{
+		Token:       l.Address,
+		From:        common.BytesToAddress(l.Topics[1][:]),
+		To:          common.BytesToAddress(l.Topics[2][:]),
+		Amount:      amountOf([32]byte(l.Data)),
+		TxHash:      *l.TxHash,
+		LogIndex:    uint(*l.Index),
+		BlockNumber: uint64(*l.BlockNumber),
+	}, true, nil
+}
+
+type chainReceipt struct {
+	TxHash      *common.Hash    `json:"transactionHash"`
+	BlockNumber *hexutil.Uint64 `json:"blockNumber"` // null in the receipt that some nodes give before mining
+	GasUsed     hexutil.Uint64  `json:"gasUsed"`
+	Logs        []chainLog      `json:"logs"`
+}
+
+// Receipts returns the receipt of each transaction, nil for one that is not
+// mined, with the ERC-20 transfers of any token.
+func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash) ([]*payment.Receipt, error) {
+	if len(hashes) == 0 {
+		return nil, nil
+	}
+	op := fmt.Sprintf("read %d receipts", len(hashes))
+	answers := make([]*chainReceipt, len(hashes))
+	requests := make([]rpc.BatchElem, len(hashes))
+	for i, hash := range hashes {
+		requests[i] = rpc.BatchElem{Method: "eth_getTransactionReceipt", Args: []any{hash}, Result: &answers[i]}
+	}
+	if err := c.ask(ctx, op, requests...); err != nil {
+		return nil, err
+	}
+	receipts := make([]*payment.Receipt, len(hashes))
+	for i, answer := range answers {
+		if answer == nil || answer.TxHash != nil && answer.BlockNumber == nil {
+			continue
+		}
+		if answer.TxHash == nil || *answer.TxHash != hashes[i] {
+			return nil, c.fail(op, errors.New("the node's receipt is not of the transaction"))
+		}
+		receipt := &payment.Receipt{
+			TxHash:      hashes[i],
+			BlockNumber: uint64(*answer.BlockNumber),
+			GasUsed:     uint64(answer.GasUsed),
+		}
+		for _, log := range answer.Logs {
+			transfer, is, err := log.transfer()
+			if err != nil {
+				return nil, c.fail(op, err)
+			}
+			if is {
+				receipt.Transfers = append(receipt.Transfers, transfer)
+			}
+		}
+		receipts[i] = receipt
+	}
+	return receipts, nil
+}
+
+// Transfers returns the transfers of token from one address to another in the
+// blocks from first to last, both included, oldest first. It asks for fewer
+// blocks at a time when the node refuses a range; a node that refuses a single
+// block is an error.
+func (c *Chain) Transfers(ctx context.Context, token, from, to common.Address, first, last uint64) ([]payment.Transfer, error) {
+	if last < first {
+		return nil, nil
+	}
+	var found []payment.Transfer
+	for at, span := first, last-first; ; { // span is one less than the blocks asked for
+		end := at + min(span, last-at)
+		op := fmt.Sprintf("read the transfers of blocks %d to %d", at, end)
+		transfers, err := c.transfers(ctx, op, token, from, to, at, end)
+		switch {
+		case err == nil:
+			found = append(found, transfers...)
+			if end == last {
+				return found, nil
+			}
+			at = end + 1
+		case end > at && tooMuch(err):
+			span = (end - at) / 2
+		default:
+			return nil, c.fail(op, err)
+		}
+	}
+}
+
+// tooMuch reports whether a smaller request may work. Nodes have no common code
+// for a range they find too large; some answer HTTP 400 or 413. Halving after
+// an unrelated refusal costs a few requests and ends with the same error.
+func tooMuch(err error) bool {
+	if status, ok := errors.AsType[rpc.HTTPError](err); ok {
+		return status.StatusCode == http.StatusBadRequest || status.StatusCode == http.StatusRequestEntityTooLarge
+	}
+	return refused(err)
+}
+
+func (c *Chain) transfers(ctx context.Context, op string, token, from, to common.Address, first, last uint64) ([]payment.Transfer, error) {
+	client, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var logs []chainLog
+	request := []rpc.BatchElem{{Method: "eth_getLogs", Result: &logs, Args: []any{map[string]any{
+		"address":   token,
+		"topics":    []any{transferTopic, common.BytesToHash(from[:]), common.BytesToHash(to[:])},
+		"fromBlock": hexutil.EncodeUint64(first),
+		"toBlock":   hexutil.EncodeUint64(last),
+	}}}}
+	if err := c.send(ctx, client, request); err != nil {
+		return nil, err
+	}
+	if err := request[0].Error; err != nil {
+		return nil, err
+	}
+	found := make([]payment.Transfer, 0, len(logs))
+	for _, log := range logs {
+		transfer, is, err := log.transfer()
+		if err != nil {
+			return nil, err
+		}
+		// A node that does not filter as asked is not trusted with money.
+		if is && transfer.Token == token && transfer.From == from && transfer.To == to &&
+			first <= transfer.BlockNumber && transfer.BlockNumber <= last {
+			found = append(found, transfer)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b payment.Transfer) int {
+		if a.BlockNumber != b.BlockNumber {
+			return new(big.Int).SetUint64(a.BlockNumber).Cmp(new(big.Int).SetUint64(b.BlockNumber))
+		}
+		return int(a.LogIndex) - int(b.LogIndex)
+	})
+	return found, nil
+}

@@ -1,0 +1,312 @@
+package evm_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"boxoffice/contracts"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/payment/evm"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/google/go-cmp/cmp"
+)
+
+// everyQuestion asks all that a node can be asked.
+func everyQuestion(t *testing.T, chain *evm.Chain) map[string]error {
+	t.Helper()
+	ctx := t.Context()
+	wallet := chain.Wallet(devchain.SettlementKey())
+	permits := []payment.Permit{permit(t, payer(t, 1), 1), permit(t, payer(t, 1), 2)}
+	failures := map[string]error{}
+	_, failures["Head"] = chain.Head(ctx)
+	_, failures["BlockTime"] = chain.BlockTime(ctx, 0)
+	_, failures["Standing"] = chain.Standing(ctx, permits)
+	_, failures["Standing of one"] = chain.Standing(ctx, permits[:1])
+	_, failures["Spent"] = chain.Spent(ctx, permits, 0)
+	_, failures["Receipts"] = chain.Receipts(ctx, []common.Hash{{1}, {2}})
+	_, failures["Transfers"] = chain.Transfers(ctx, devchain.TokenAddress, payTo, payTo, 0, 100)
+	_, failures["Check"] = chain.Check(ctx)
+	_, failures["Nonce"] = wallet.Nonce(ctx, 0)
+	_, failures["Sign"] = wallet.Sign(ctx, permits, 0, nil)
+	failures["Broadcast"] = wallet.Broadcast(ctx, payment.Tx{Raw: []byte{1, 2, 3}})
+	return failures
+}
+
+// A node that fails is an error of every question and a verdict of none, and
+// what is secret in its URL is in no error.
+func TestFaultyNodes(t *testing.T) {
+	const user, password, key, token = "operatr", "hunter22", "a1b2c3d4e5f60718", "tok-9f8e7d"
+	secretPath := fmt.Sprintf("/v3/%s/?apikey=%s", key, token)
+	handlers := map[string]http.HandlerFunc{
+		"500":        func(w http.ResponseWriter, r *http.Request) { http.Error(w, "oops at "+r.URL.String(), 500) },
+		"429":        func(w http.ResponseWriter, r *http.Request) { http.Error(w, `{"error":"slow down"}`, 429) },
+		"garbage":    func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>"+r.URL.String()) },
+		"empty":      func(w http.ResponseWriter, r *http.Request) {},
+		"object":     func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") },
+		"null":       func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "null") },
+		"no answers": func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "[]") },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1"+r.URL.String(), http.StatusTemporaryRedirect)
+		},
+		"refuses all": answering(func(r *http.Request) map[string]any {
+			return map[string]any{"error": map[string]any{"code": -32005, "message": "key " + key + " at https://node.example" + r.URL.String() + " is out of credit"}}
+		}),
+		"nonsense": answering(func(*http.Request) map[string]any { return map[string]any{"result": []any{"what?"}} }),
+		"wrong":    answering(func(*http.Request) map[string]any { return map[string]any{"result": "0x"} }),
+		"silent": func(_ http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body) // or the server does not notice that the client has gone
+			<-r.Context().Done()
+		},
+	}
+	for name, handler := range handlers {
+		t.Run(name, func(t *testing.T) {
+			node := httptest.NewServer(handler)
+			defer node.Close()
+			testFaulty(t, strings.Replace(node.URL, "://", "://"+user+":"+password+"@", 1)+secretPath, user, password, key, token)
+		})
+	}
+	node := httptest.NewServer(http.NotFoundHandler())
+	node.Close()
+	for _, scheme := range []string{"http", "ws"} {
+		t.Run("down/"+scheme, func(t *testing.T) {
+			testFaulty(t, strings.Replace(node.URL, "http://", scheme+"://"+user+":"+password+"@", 1)+secretPath, user, password, key, token)
+		})
+	}
+}
+
+func testFaulty(t *testing.T, rpcURL string, secrets ...string) {
+	t.Helper()
+	chain, err := evm.Dial(t.Context(), evm.Config{RPCURL: rpcURL, ChainID: 31337, Asset: devchain.TokenAddress, RequestTimeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer chain.Close()
+	signature := fmt.Sprintf("%x", permit(t, payer(t, 1), 1).Signature)[:32]
+	for question, err := range everyQuestion(t, chain) {
+		if err == nil {
+			t.Errorf("%s has an answer", question)
+			continue
+		}
+		if _, verdict := errors.AsType[*payment.Rejection](err); verdict {
+			t.Errorf("%s has a verdict: %v", question, err)
+		}
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			for _, secret := range append(secrets, signature) {
+				if strings.Contains(fmt.Sprintf("%+v", e), secret) {
+					t.Errorf("%s: a secret is in the error: %v", question, e)
+				}
+			}
+		}
+	}
+}
+
+// answering answers every request, in a batch or not, with the same.
+func answering(with func(*http.Request) map[string]any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		one := func(request rpcRequest) map[string]any {
+			answer := with(r)
+			answer["jsonrpc"], answer["id"] = "2.0", request.ID
+			return answer
+		}
+		var batch []rpcRequest
+		if json.Unmarshal(body, &batch) == nil {
+			answers := make([]map[string]any, len(batch))
+			for i, request := range batch {
+				answers[i] = one(request)
+			}
+			json.NewEncoder(w).Encode(answers)
+			return
+		}
+		var request rpcRequest
+		json.Unmarshal(body, &request)
+		json.NewEncoder(w).Encode(one(request))
+	}
+}
+
+func TestNodeRefusesSignedTransaction(t *testing.T) {
+	dev := startChain(t, rich(t, 1))
+	tap := newTap(t, dev)
+	tap.answer = func(method string, params []json.RawMessage) any {
+		if method == "eth_sendRawTransaction" {
+			return &refusal{Code: -32000, Message: "cannot take " + string(params[0])}
+		}
+		return nil
+	}
+	wallet := dial(t, dev, tap.through).Wallet(devchain.SettlementKey())
+	tx, err := wallet.Sign(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1)}, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = wallet.Broadcast(t.Context(), tx)
+	if want := fmt.Sprintf(`evm: broadcast %s: the node refused: cannot take "[hex]" (code -32000)`, tx.Hash); err == nil || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	dev := startChain(t)
+	chain := dial(t, dev, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := chain.Head(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A node that comes up after Dial is found by the next call.
+func TestNodeComesUpLater(t *testing.T) {
+	dev := startChain(t)
+	tap := newTap(t, dev)
+	down := true
+	inner := tap.Config.Handler
+	tap.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down {
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
+	chain := dial(t, dev, tap.through)
+	if _, err := chain.Head(t.Context()); err == nil || !strings.Contains(err.Error(), "HTTP 503") {
+		t.Errorf("%v", err)
+	}
+	down = false
+	if _, err := chain.Head(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+type blocks struct{}
+
+func (blocks) GetBlockByNumber(string, bool) map[string]string {
+	return map[string]string{"number": "0x7", "timestamp": "0x8"}
+}
+
+// A websocket is opened by the first call that finds the node up, and again
+// after the node has gone and come back.
+func TestWebsocket(t *testing.T) {
+	start := func(address string) (*httptest.Server, func()) {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		service := rpc.NewServer()
+		if err := service.RegisterName("eth", blocks{}); err != nil {
+			t.Fatal(err)
+		}
+		node := &httptest.Server{Listener: listener, Config: &http.Server{Handler: service.WebsocketHandler([]string{"*"})}}
+		node.Start()
+		return node, func() { service.Stop(); node.Close() }
+	}
+	node, stop := start("127.0.0.1:0")
+	address := node.Listener.Addr().String()
+	stop()
+	chain, err := evm.Dial(t.Context(), evm.Config{RPCURL: "ws://" + address, ChainID: 1, Asset: devchain.TokenAddress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer chain.Close()
+	for range 2 {
+		if _, err := chain.Head(t.Context()); err == nil {
+			t.Error("a node that is down has answered")
+		}
+		_, stop := start(address)
+		if head, err := chain.Head(t.Context()); err != nil || head != (payment.Head{Number: 7, Time: 8}) {
+			t.Errorf("%+v, %v", head, err)
+		}
+		stop()
+	}
+}
+
+// A node that reports reverts in another way than geth is understood, and one
+// that refuses the call of the batch is asked one by one.
+func TestRevertDialects(t *testing.T) {
+	const insufficient = "0xe450d38c" // ERC20InsufficientBalance
+	const invalidNonce = "0x756688fe"
+	dev := startChain(t, rich(t, 1))
+	for _, test := range []struct {
+		name   string
+		refuse refusal
+		want   x402.Reason
+	}{
+		{"geth", refusal{3, "execution reverted", invalidNonce}, x402.ReasonNonceSpent},
+		{"code alone", refusal{3, "sorry", insufficient}, x402.ReasonInsufficientBalance},
+		{"openethereum", refusal{-32015, "VM execution error.", "Reverted " + invalidNonce}, x402.ReasonNonceSpent},
+		{"hardhat", refusal{-32603, "Error: VM Exception while processing transaction: reverted with an unrecognized custom error",
+			map[string]any{"message": "…", "data": invalidNonce}}, x402.ReasonNonceSpent},
+		{"no data", refusal{-32000, "execution reverted", nil}, x402.ReasonSimulation},
+		{"out of gas", refusal{-32000, "out of gas", nil}, x402.ReasonSimulation},
+		{"invalid opcode", refusal{-32000, "invalid opcode: INVALID", nil}, x402.ReasonSimulation},
+		{"trouble", refusal{-32000, "header not found", nil}, ""},
+		{"trouble with data", refusal{-32005, "limit exceeded", "0x756688fe"}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tap := newTap(t, dev)
+			tap.answer = func(method string, params []json.RawMessage) any {
+				var message struct {
+					To    common.Address
+					Input hexutil.Bytes
+				}
+				if method != "eth_call" || json.Unmarshal(params[0], &message) != nil {
+					return nil
+				}
+				if message.To == x402.Multicall3 || bytes.HasPrefix(message.Input, contracts.ExactProxy().ABI.Methods["settle"].ID) {
+					return &test.refuse
+				}
+				return nil
+			}
+			chain := dial(t, dev, tap.through)
+			standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1), permit(t, payer(t, 1), 2)})
+			if test.want == "" {
+				if err == nil {
+					t.Errorf("a verdict: %v", reasons(standings))
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]x402.Reason{test.want, test.want}, reasons(standings)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestConfig(t *testing.T) {
+	good := evm.Config{RPCURL: "https://node.example/key-of-mine", ChainID: 1, Asset: devchain.TokenAddress}
+	for want, change := range map[string]func(*evm.Config){
+		"RPCURL is missing":   func(c *evm.Config) { c.RPCURL = "" },
+		"RPCURL is not a URL": func(c *evm.Config) { c.RPCURL = "http://key-of-mine\n" },
+		"RPCURL must be":      func(c *evm.Config) { c.RPCURL = "/var/key-of-mine.ipc" },
+		"ChainID":             func(c *evm.Config) { c.ChainID = 0 },
+		"Asset":               func(c *evm.Config) { c.Asset = common.Address{} },
+		"MaxTxGas":            func(c *evm.Config) { c.MaxTxGas = 20_000_000 },
+		"GasPerSettle":        func(c *evm.Config) { c.GasPerSettle = 17_000_000 },
+		"Fees":                func(c *evm.Config) { c.Fees.Max = x402.NewUint256(1) },
+		"RequestTimeout":      func(c *evm.Config) { c.RequestTimeout = -1 },
+	} {
+		cfg := good
+		change(&cfg)
+		_, err := evm.Dial(t.Context(), cfg)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "key-of-mine") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

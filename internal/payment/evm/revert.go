@@ -1,0 +1,94 @@
+package evm
+
+import (
+	"fmt"
+	"strings"
+
+	"boxoffice/internal/payment"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// fault is an error that settle can revert with, and what it says of a permit.
+type fault struct {
+	reason x402.Reason
+	detail func(p payment.Permit, chainID uint64) string
+}
+
+// faults are the custom errors of Permit2 (SignatureTransfer.sol and its
+// libraries), of the exact proxy (x402BasePermit2Proxy.sol) and of OpenZeppelin's
+// ERC-20 (ERC-6093), by selector.
+var faults = map[[4]byte]fault{
+	selector("InvalidNonce()"): {x402.ReasonNonceSpent, func(p payment.Permit, _ uint64) string {
+		return fmt.Sprintf("Permit2 nonce %s of %s is used already; sign again with a free nonce", p.Nonce, hexOf(p.From))
+	}},
+	selector("SignatureExpired(uint256)"): {x402.ReasonDeadlineExpired, func(p payment.Permit, _ uint64) string {
+		return fmt.Sprintf("the newest block is later than the deadline %s; sign again with a later one", p.Deadline)
+	}},
+	selector("InvalidSigner()"):          {x402.ReasonSignature, signatureDetail},
+	selector("InvalidSignature()"):       {x402.ReasonSignature, signatureDetail},
+	selector("InvalidSignatureLength()"): {x402.ReasonSignature, signatureDetail},
+	selector("InvalidContractSignature()"): {x402.ReasonSignature, func(p payment.Permit, _ uint64) string {
+		return fmt.Sprintf("the contract wallet at %s does not accept the signature", hexOf(p.From))
+	}},
+	selector("InvalidAmount(uint256)"): {x402.ReasonAmount, amountDetail},
+	selector("InvalidAmount()"):        {x402.ReasonAmount, amountDetail},
+	selector("PaymentTooEarly()"): {x402.ReasonNotYetValid, func(p payment.Permit, _ uint64) string {
+		return fmt.Sprintf("the newest block is earlier than validAfter %s; send the payment again then, or sign with an earlier one", p.Witness.ValidAfter)
+	}},
+	selector("InvalidOwner()"): {x402.ReasonSignature, func(payment.Permit, uint64) string {
+		return "the payment comes from the zero address"
+	}},
+	selector("InvalidDestination()"): {x402.ReasonRecipient, func(payment.Permit, uint64) string {
+		return "the payment goes to the zero address"
+	}},
+	selector("ERC20InsufficientBalance(address,uint256,uint256)"): {x402.ReasonInsufficientBalance, func(p payment.Permit, _ uint64) string {
+		return fmt.Sprintf("%s holds less than %s of token %s, in atomic units", hexOf(p.From), p.Permitted.Amount, hexOf(p.Permitted.Token))
+	}},
+	selector("ERC20InsufficientAllowance(address,uint256,uint256)"): {x402.ReasonAllowanceRequired, func(p payment.Permit, _ uint64) string {
+		return fmt.Sprintf("%s lets Permit2 move less than %s of token %s, in atomic units; approve Permit2 as a spender of the token first",
+			hexOf(p.From), p.Permitted.Amount, hexOf(p.Permitted.Token))
+	}},
+}
+
+func signatureDetail(p payment.Permit, chainID uint64) string {
+	return fmt.Sprintf("the signature is not that of %s over this Permit2 transfer on chain %d", hexOf(p.From), chainID)
+}
+
+func amountDetail(p payment.Permit, _ uint64) string {
+	return fmt.Sprintf("the amount %s cannot be settled", p.Permitted.Amount)
+}
+
+// transferFailed is what Permit2 makes of whatever a token reverts with.
+const transferFailed = "TRANSFER_FROM_FAILED"
+
+// rejection says what the revert data of a settle means for the payer.
+func (c *Chain) rejection(data []byte, p payment.Permit) *payment.Rejection {
+	if len(data) >= 4 {
+		if fault, known := faults[[4]byte(data)]; known {
+			return &payment.Rejection{Reason: fault.reason, Detail: fault.detail(p, c.cfg.ChainID)}
+		}
+	}
+	detail := "settling the payment would fail"
+	text, err := abi.UnpackRevert(data)
+	switch {
+	case err == nil && text == transferFailed:
+		detail = fmt.Sprintf("token %s refuses to move %s from %s to %s though balance and allowance suffice: it may be paused, or one of the accounts blocked",
+			hexOf(p.Permitted.Token), p.Permitted.Amount, hexOf(p.From), hexOf(p.Witness.To))
+	case err == nil:
+		detail += fmt.Sprintf(": the contract says %q", c.clean(text))
+	case len(data) >= 4:
+		detail += fmt.Sprintf(": the contract reverts with error 0x%x", data[:4])
+	default:
+		detail += fmt.Sprintf(" without saying why; it may need more than the %d gas that a payment is given", c.cfg.GasPerSettle)
+	}
+	return &payment.Rejection{Reason: x402.ReasonSimulation, Detail: detail}
+}
+
+func selector(signature string) [4]byte { return [4]byte(crypto.Keccak256([]byte(signature))) }
+
+// hexOf writes an address as our wire does, in lowercase.
+func hexOf(a common.Address) string { return strings.ToLower(a.Hex()) }

@@ -1,0 +1,372 @@
+package evm_test
+
+import (
+	"encoding/json"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"boxoffice/contracts"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/payment/evm"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/common/math"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/google/go-cmp/cmp"
+	"github.com/holiman/uint256"
+)
+
+// reasons lists why the permits would fail, "" where they would not.
+func reasons(standings []payment.Standing) []x402.Reason {
+	list := make([]x402.Reason, len(standings))
+	for i, s := range standings {
+		if s.Failure != nil {
+			list[i] = s.Failure.Reason
+		}
+	}
+	return list
+}
+
+// stubbornToken owns and allows everything and never moves.
+var stubbornToken = common.FromHex("60003560e01c6323b872dd14601a5760001960005260206000f35b60006000fd")
+
+func TestStandingReasons(t *testing.T) {
+	for name, change := range map[string]func(*evm.Config){
+		"in one call": nil,
+		"apart":       func(cfg *evm.Config) { cfg.Multicall3 = noCode },
+	} {
+		t.Run(name, func(t *testing.T) {
+			poor := rich(t, 2)
+			poor.Tokens = big.NewInt(99)
+			stranger := rich(t, 3)
+			stranger.Permit2Allowed = false
+			w := newWorld(t, change, rich(t, 1), poor, stranger, rich(t, 4))
+			token := deploy(t, w.dev, stubbornToken)
+			approve(t, w.dev, payer(t, 4), 150)
+
+			good := func(nonce uint64, changes ...func(*payment.Permit)) payment.Permit {
+				return permit(t, payer(t, 1), nonce, changes...)
+			}
+			spent := good(700)
+			w.settle(spent)
+			forged := good(8)
+			forged.Signature[40] ^= 1
+			foreign := good(9)
+			foreign.Signature = permit(t, payer(t, 3), 9).Signature
+			short := good(10)
+			short.Signature = short.Signature[:63]
+			null := good(11)
+			null.Signature = make([]byte, 65)
+
+			for _, test := range []struct {
+				name    string
+				permits []payment.Permit
+				want    []x402.Reason
+				detail  string // part of the last detail
+			}{
+				{"good", []payment.Permit{good(1)}, []x402.Reason{""}, ""},
+				{"spent nonce", []payment.Permit{spent}, []x402.Reason{x402.ReasonNonceSpent}, "nonce 700"},
+				{"expired", []payment.Permit{good(2, func(p *payment.Permit) { p.Deadline = x402.NewUint256(1) })},
+					[]x402.Reason{x402.ReasonDeadlineExpired}, "deadline 1;"},
+				{"too early", []payment.Permit{good(3, func(p *payment.Permit) { p.Witness.ValidAfter = x402.NewUint256(1 << 40) })},
+					[]x402.Reason{x402.ReasonNotYetValid}, "validAfter 1099511627776"},
+				{"another's signature", []payment.Permit{foreign}, []x402.Reason{x402.ReasonSignature}, "chain 31337"},
+				{"short signature", []payment.Permit{short}, []x402.Reason{x402.ReasonSignature}, "signature"},
+				{"null signature", []payment.Permit{null}, []x402.Reason{x402.ReasonSignature}, "signature"},
+				{"forged signature", []payment.Permit{forged}, []x402.Reason{x402.ReasonSignature}, "signature"},
+				{"low balance", []payment.Permit{permit(t, payer(t, 2), 1)}, []x402.Reason{x402.ReasonInsufficientBalance}, "holds 99 of token 0xb0c0ff1c"},
+				{"no allowance", []payment.Permit{permit(t, payer(t, 3), 1)}, []x402.Reason{x402.ReasonAllowanceRequired}, "approve Permit2 (0x000000000022d473030f116ddee9f6b43ac78ba3)"},
+				{"no amount", []payment.Permit{good(4, amountOf(0))}, []x402.Reason{x402.ReasonAmount}, "amount 0"},
+				{"to nobody", []payment.Permit{good(5, func(p *payment.Permit) { p.Witness.To = common.Address{} })},
+					[]x402.Reason{x402.ReasonRecipient}, "zero address"},
+				{"stubborn token", []payment.Permit{good(6, func(p *payment.Permit) { p.Permitted.Token = token })},
+					[]x402.Reason{x402.ReasonSimulation}, "balance and allowance suffice"},
+				{"balance for one of two", []payment.Permit{good(20, amountOf(600)), good(21, amountOf(600)), good(22, amountOf(300))},
+					[]x402.Reason{"", x402.ReasonInsufficientBalance, ""}, ""},
+				{"allowance for one of two", []payment.Permit{permit(t, payer(t, 4), 1), permit(t, payer(t, 4), 2)},
+					[]x402.Reason{"", x402.ReasonAllowanceRequired}, "needs 200 (100 of it for earlier payments)"},
+				{"one nonce twice", []payment.Permit{good(30), good(30, amountOf(50))}, []x402.Reason{"", x402.ReasonNonceSpent}, ""},
+				{"one bad among good", []payment.Permit{good(40), foreign, permit(t, payer(t, 4), 3)}, []x402.Reason{"", x402.ReasonSignature, ""}, ""},
+				{"spent before all else", []payment.Permit{good(700, amountOf(1e6))}, []x402.Reason{x402.ReasonNonceSpent}, ""},
+			} {
+				t.Run(test.name, func(t *testing.T) {
+					w := &world{T: t, dev: w.dev, chain: w.chain, wallet: w.wallet}
+					standings := w.standing(test.permits...)
+					if diff := cmp.Diff(test.want, reasons(standings)); diff != "" {
+						t.Errorf("reasons (-want +got):\n%s", diff)
+					}
+					last := standings[len(standings)-1].Failure
+					if test.detail != "" && (last == nil || !strings.Contains(last.Detail, test.detail)) {
+						t.Errorf("detail %v does not contain %q", last, test.detail)
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestStandingFacts(t *testing.T) {
+	w := newWorld(t, nil, rich(t, 1))
+	w.settle(permit(t, payer(t, 1), 513))
+	got := w.standing(permit(t, payer(t, 1), 513), permit(t, payer(t, 1), 512), permit(t, payer(t, 9), 513))
+	unlimited, err := x402.Uint256FromBig(math.MaxBig256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		got[i].Failure = nil
+	}
+	want := []payment.Standing{
+		{Balance: x402.NewUint256(900), Allowance: unlimited, Spent: true},
+		{Balance: x402.NewUint256(900), Allowance: unlimited},
+		{},
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b x402.Uint256) bool { return a == b })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if standings, err := w.chain.Standing(t.Context(), nil); standings != nil || err != nil {
+		t.Errorf("of nothing: %v, %v", standings, err)
+	}
+}
+
+func TestStandingIsOneRoundTrip(t *testing.T) {
+	dev := startChain(t, rich(t, 1), rich(t, 2))
+	for name, multicall := range map[string]common.Address{"in one call": x402.Multicall3, "apart": noCode} {
+		t.Run(name, func(t *testing.T) {
+			tap := newTap(t, dev)
+			chain := dial(t, dev, func(cfg *evm.Config) { tap.through(cfg); cfg.Multicall3 = multicall })
+			if _, err := chain.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if trips := tap.trips.Load(); trips != 1 {
+				t.Errorf("Check took %d round trips", trips)
+			}
+			tap.trips.Store(0)
+			permits := []payment.Permit{permit(t, payer(t, 1), 1), permit(t, payer(t, 1), 2), permit(t, payer(t, 2), 1)}
+			standings, err := chain.Standing(t.Context(), permits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]x402.Reason{"", "", ""}, reasons(standings)); diff != "" {
+				t.Error(diff)
+			}
+			if _, err := chain.Spent(t.Context(), permits, 0); err != nil {
+				t.Fatal(err)
+			}
+			if trips := tap.trips.Load(); trips != 2 {
+				t.Errorf("Standing and Spent took %d round trips", trips)
+			}
+		})
+	}
+}
+
+// An owner with code (EIP-7702) is asked by Permit2 whether a signature is its
+// own, and may burn all the gas that it is given. Those behind it in the batch
+// are not to blame.
+func TestStandingBesideGasBurner(t *testing.T) {
+	w := newWorld(t, nil, rich(t, 1), rich(t, 2), rich(t, 3))
+	burner := deploy(t, w.dev, common.FromHex("5b600056")) // an endless loop
+	key := payer(t, 2)
+	delegation, err := types.SignSetCode(key, types.SetCodeAuthorization{
+		ChainID: *uint256.MustFromBig(w.dev.ChainID()), Address: burner, Nonce: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, w.dev, key, &types.SetCodeTx{
+		ChainID: uint256.MustFromBig(w.dev.ChainID()), To: addressOf(devchain.SettlementKey()), Gas: 100_000,
+		GasFeeCap: uint256.NewInt(5e9), GasTipCap: uint256.NewInt(1e9), AuthList: []types.SetCodeAuthorization{delegation},
+	})
+	// The more are behind it, the more gas there is to burn and to be left.
+	for behind := range 30 {
+		permits := []payment.Permit{permit(t, payer(t, 1), 0, amountOf(1)), permit(t, key, 1)}
+		want := []x402.Reason{"", x402.ReasonSimulation}
+		for i := range behind {
+			permits = append(permits, permit(t, payer(t, 3), uint64(i)*256, amountOf(1)))
+			want = append(want, "")
+		}
+		got := w.standing(permits...)
+		if diff := cmp.Diff(want, reasons(got)); diff != "" {
+			t.Errorf("%d behind it (-want +got):\n%s", behind, diff)
+		}
+		for i, s := range got {
+			if s.Code != (i == 1) {
+				t.Errorf("permit %d: code %t", i, s.Code)
+			}
+		}
+	}
+}
+
+// A payment that takes more gas than its transaction would have is refused.
+func TestStandingOfTheExpensive(t *testing.T) {
+	dev := startChain(t, rich(t, 1))
+	for _, test := range []struct {
+		gas  uint64
+		want x402.Reason
+	}{{10_000, x402.ReasonSimulation}, {100_000, ""}} {
+		chain := dial(t, dev, func(cfg *evm.Config) { cfg.GasPerSettle = test.gas })
+		for n := range 3 {
+			var permits []payment.Permit
+			var want []x402.Reason
+			for i := range n + 1 {
+				permits, want = append(permits, permit(t, payer(t, 1), uint64(i)*256)), append(want, test.want)
+			}
+			standings, err := chain.Standing(t.Context(), permits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, reasons(standings)); diff != "" {
+				t.Errorf("%d permits with %d gas each (-want +got):\n%s", n+1, test.gas, diff)
+			}
+		}
+	}
+}
+
+// What starves in the batch and works alone is not refused.
+func TestStandingOfTheStarved(t *testing.T) {
+	dev := startChain(t, rich(t, 1), rich(t, 2))
+	aggregate := contracts.Multicall3().ABI.Methods["aggregate3"]
+	tap := newTap(t, dev)
+	tap.answer = func(method string, params []json.RawMessage) any {
+		if method != "eth_call" || !strings.Contains(string(params[0]), hexutil.Encode(aggregate.ID)) {
+			return nil
+		}
+		var answer hexutil.Bytes
+		if err := dev.Client().Client().CallContext(t.Context(), &answer, method, params[0], params[1]); err != nil {
+			return &refusal{Code: -32000, Message: err.Error()}
+		}
+		var results []struct {
+			Success    bool   `json:"success"`
+			ReturnData []byte `json:"returnData"`
+		}
+		values, err := aggregate.Outputs.Unpack(answer)
+		if err != nil {
+			return &refusal{Code: -32000, Message: err.Error()}
+		}
+		results = *abi.ConvertType(values[0], &results).(*[]struct {
+			Success    bool   `json:"success"`
+			ReturnData []byte `json:"returnData"`
+		})
+		for i := range 3 {
+			results[len(results)-1-i].Success = false
+		}
+		packed, err := aggregate.Outputs.Pack(results)
+		if err != nil {
+			return &refusal{Code: -32000, Message: err.Error()}
+		}
+		return hexutil.Bytes(packed)
+	}
+	chain := dial(t, dev, tap.through)
+	forged := permit(t, payer(t, 2), 1)
+	forged.Signature[40] ^= 1
+	standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1), permit(t, payer(t, 1), 2), forged, permit(t, payer(t, 2), 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]x402.Reason{"", "", x402.ReasonSignature, ""}, reasons(standings)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSpent(t *testing.T) {
+	for name, change := range map[string]func(*evm.Config){
+		"in one call": nil,
+		"apart":       func(cfg *evm.Config) { cfg.Multicall3 = noCode },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, change, rich(t, 1))
+			key := payer(t, 1)
+			large, err := x402.ParseUint256("115792089237316195423570985008687907853269984665640564039457584007913129639935")
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := permit(t, key, 0, func(p *payment.Permit) { p.Nonce = large })
+			permits := []payment.Permit{permit(t, key, 0), permit(t, key, 1), permit(t, key, 255), permit(t, key, 256), last, permit(t, payer(t, 2), 0)}
+			before := w.settle(permits[0]).BlockNumber
+			w.settle(permits[2])
+			after := w.settle(last).BlockNumber
+			for block, want := range map[uint64][]bool{
+				before - 1: {false, false, false, false, false, false},
+				before:     {true, false, false, false, false, false},
+				after:      {true, false, true, false, true, false},
+			} {
+				got, err := w.chain.Spent(t.Context(), permits, block)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("at block %d (-want +got):\n%s", block, diff)
+				}
+			}
+			if _, err := w.chain.Spent(t.Context(), permits, after+100); err == nil {
+				t.Error("a block that is not there has nonces")
+			}
+		})
+	}
+}
+
+func TestDeadlineAtTheNewestBlock(t *testing.T) {
+	now := time.Now()
+	dev, err := devchain.Start(t.Context(), devchain.Config{
+		Funded: []devchain.Funded{rich(t, 1)},
+		Now:    func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	w := &world{T: t, dev: dev, chain: dial(t, dev, nil)}
+	p := permit(t, payer(t, 1), 1, func(p *payment.Permit) { p.Deadline = x402.NewUint256(uint64(now.Unix())) })
+	if got := w.standing(p); got[0].Failure != nil {
+		t.Fatal(got[0].Failure)
+	}
+	now = now.Add(time.Second)
+	if _, err := dev.Mine(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]x402.Reason{x402.ReasonDeadlineExpired}, reasons(w.standing(p))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Whatever a contract reverts with, the payer gets a reason.
+func FuzzRevertData(f *testing.F) {
+	for _, seed := range []string{
+		"", "00", "756688fe", "cd21db4f", "08c379a0",
+		"08c379a000000000000000000000000000000000000000000000000000000000000000200000000000000000000000000000000000000000000000000000000000000014" +
+			"5452414e534645525f46524f4d5f4641494c4544000000000000000000000000",
+		"08c379a0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff0000000000000000000000000000000000000000000000000000000000000014",
+		"4e487b710000000000000000000000000000000000000000000000000000000000000011",
+		"4e487b71ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+	} {
+		f.Add(common.FromHex(seed))
+	}
+	dev := startChain(f, rich(f, 1))
+	tap := newTap(f, dev)
+	chain := dial(f, dev, func(cfg *evm.Config) { tap.through(cfg); cfg.Multicall3 = noCode })
+	settle := contracts.ExactProxy().ABI.Methods["settle"].ID
+	p := permit(f, payer(f, 1), 1)
+	f.Fuzz(func(t *testing.T, revert []byte) {
+		tap.answer = func(method string, params []json.RawMessage) any {
+			if method == "eth_call" && strings.Contains(string(params[0]), hexutil.Encode(settle)) {
+				return &refusal{Code: 3, Message: "execution reverted", Data: hexutil.Encode(revert)}
+			}
+			return nil
+		}
+		standings, err := chain.Standing(t.Context(), []payment.Permit{p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		failure := standings[0].Failure
+		if failure == nil || failure.Reason == "" || failure.Detail == "" || !utf8.ValidString(failure.Detail) || len(failure.Detail) > 2000 {
+			t.Errorf("%x: %v", revert, failure)
+		}
+	})
+}

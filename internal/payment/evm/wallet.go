@@ -1,0 +1,220 @@
+package evm
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"boxoffice"
+	"boxoffice/internal/payment"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// What a transaction can fail for, beside ErrFeeCeiling and ErrWalletEmpty.
+var (
+	// ErrBatch says that the permits do not fit one transaction: see Wallet.MaxBatch.
+	ErrBatch = errors.New("the payments do not fit one transaction")
+	// ErrNonceTooLow says that another transaction of the wallet with the same
+	// nonce is mined.
+	ErrNonceTooLow = errors.New("the wallet nonce is used by another transaction")
+	// ErrUnderpriced says that the node wants a higher fee, or a higher one than
+	// that of the transaction to replace.
+	ErrUnderpriced = errors.New("the fee is too low for the node")
+)
+
+// Wallet is the settlement key on a chain. It implements payment.Wallet.
+type Wallet struct {
+	chain   *Chain
+	key     *ecdsa.PrivateKey
+	address common.Address
+	signer  types.Signer
+}
+
+var _ payment.Wallet = (*Wallet)(nil)
+
+// Wallet returns the wallet of a settlement key.
+func (c *Chain) Wallet(key *ecdsa.PrivateKey) *Wallet {
+	return &Wallet{
+		chain:   c,
+		key:     key,
+		address: crypto.PubkeyToAddress(key.PublicKey),
+		signer:  types.LatestSignerForChainID(new(big.Int).SetUint64(c.cfg.ChainID)),
+	}
+}
+
+// Address returns the wallet's address.
+func (w *Wallet) Address() common.Address { return w.address }
+
+// MaxBatch returns how many permits fit one transaction: as many as its gas
+// allows, one where the chain is known to have no Multicall3.
+func (w *Wallet) MaxBatch() int {
+	if w.chain.batches.Load() == absent {
+		return 1
+	}
+	return int((w.chain.cfg.MaxTxGas - GasBase) / w.chain.cfg.GasPerSettle)
+}
+
+// Nonce returns how many transactions of the wallet are in the chain as of a
+// block.
+func (w *Wallet) Nonce(ctx context.Context, block uint64) (uint64, error) {
+	var nonce hexutil.Uint64
+	err := w.chain.ask(ctx, fmt.Sprintf("read the wallet's nonce at block %d", block), rpc.BatchElem{
+		Method: "eth_getTransactionCount", Args: []any{w.address, hexutil.EncodeUint64(block)}, Result: &nonce,
+	})
+	return uint64(nonce), err
+}
+
+// Sign returns a transaction that settles the permits: a call of the proxy for
+// one, a call of Multicall3 with failures allowed for several. Its gas limit is
+// GasBase and GasPerSettle for each: a node's estimate for calls that may fail
+// counts those that fail for lack of gas as good.
+//
+// It fails with ErrBatch, ErrFeeCeiling or ErrWalletEmpty, or because the node
+// does not answer.
+func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint64, replaces *payment.Tx) (payment.Tx, error) {
+	op := fmt.Sprintf("sign a transaction for %d payments with nonce %d", len(permits), nonce)
+	to, data, err := w.target(ctx, permits)
+	if err != nil {
+		return payment.Tx{}, w.chain.fail(op, err)
+	}
+	gas := GasBase + uint64(len(permits))*w.chain.cfg.GasPerSettle
+	m, err := w.chain.market(ctx, op, w.address)
+	if err != nil {
+		return payment.Tx{}, err
+	}
+	if m.blockGas > 0 && gas > m.blockGas {
+		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: it needs %d gas, a block has %d", ErrBatch, gas, m.blockGas))
+	}
+	o, err := m.offer(w.chain.cfg.Fees, replaces)
+	if err != nil {
+		return payment.Tx{}, w.chain.fail(op, err)
+	}
+	cost := new(big.Int).Mul(o.cap, new(big.Int).SetUint64(gas))
+	if m.balance.Cmp(cost) < 0 {
+		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: %s holds %s wei, the transaction may cost %s",
+			ErrWalletEmpty, hexOf(w.address), m.balance, cost))
+	}
+	var unsigned types.TxData = &types.DynamicFeeTx{
+		ChainID: w.signer.ChainID(), Nonce: nonce, GasTipCap: o.tip, GasFeeCap: o.cap, Gas: gas, To: &to, Data: data,
+	}
+	if m.baseFee == nil {
+		unsigned = &types.LegacyTx{Nonce: nonce, GasPrice: o.cap, Gas: gas, To: &to, Data: data}
+	}
+	return w.sign(op, unsigned)
+}
+
+func (w *Wallet) sign(op string, unsigned types.TxData) (payment.Tx, error) {
+	tx, err := types.SignNewTx(w.key, w.signer, unsigned)
+	if err != nil {
+		return payment.Tx{}, w.chain.fail(op, err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		return payment.Tx{}, w.chain.fail(op, err)
+	}
+	feeCap, errCap := amount(tx.GasFeeCap())
+	tipCap, errTip := amount(tx.GasTipCap())
+	if err := errors.Join(errCap, errTip); err != nil {
+		return payment.Tx{}, w.chain.fail(op, err)
+	}
+	return payment.Tx{
+		Hash:     tx.Hash(),
+		Raw:      raw,
+		GasLimit: tx.Gas(),
+		FeeCap:   feeCap,
+		TipCap:   tipCap,
+		SignedAt: boxoffice.At(w.chain.cfg.Now()),
+	}, nil
+}
+
+func (w *Wallet) target(ctx context.Context, permits []payment.Permit) (common.Address, []byte, error) {
+	switch len(permits) {
+	case 0:
+		return common.Address{}, nil, errors.New("no payments")
+	case 1:
+		return w.chain.cfg.Proxy, packSettle(permits[0]), nil
+	}
+	batches, err := w.chain.hasMulticall(ctx)
+	if err != nil {
+		return common.Address{}, nil, err
+	}
+	if limit := w.MaxBatch(); len(permits) > limit {
+		if !batches {
+			return common.Address{}, nil, fmt.Errorf("%w: the chain has no Multicall3", ErrBatch)
+		}
+		return common.Address{}, nil, fmt.Errorf("%w: at most %d do", ErrBatch, limit)
+	}
+	calls := make([]call, len(permits))
+	for i, p := range permits {
+		calls[i] = call{to: w.chain.cfg.Proxy, data: packSettle(p)}
+	}
+	return w.chain.cfg.Multicall3, packAggregate(calls), nil
+}
+
+// Broadcast hands a transaction to the node. One that the node or the chain has
+// already is not an error. It fails with ErrNonceTooLow, ErrUnderpriced or
+// ErrWalletEmpty where the node's words say so.
+func (w *Wallet) Broadcast(ctx context.Context, tx payment.Tx) error {
+	op := fmt.Sprintf("broadcast %s", tx.Hash)
+	requests := []rpc.BatchElem{{Method: "eth_sendRawTransaction", Args: []any{hexutil.Bytes(tx.Raw)}, Result: new(common.Hash)}}
+	if err := w.chain.round(ctx, op, requests); err != nil {
+		return err
+	}
+	err := requests[0].Error
+	if err == nil {
+		return nil
+	}
+	if !refused(err) {
+		return w.chain.fail(op, err)
+	}
+	switch kind := refusal(err.Error()); kind {
+	case errKnown:
+		return nil
+	case nil:
+		return w.chain.fail(op, err)
+	case ErrNonceTooLow: // also what a node says of a transaction that is mined
+		receipts, lookup := w.chain.Receipts(ctx, []common.Hash{tx.Hash})
+		switch {
+		case lookup != nil:
+			return lookup
+		case receipts[0] != nil:
+			return nil
+		}
+		return w.chain.fail(op, fmt.Errorf("%w: %w", kind, err))
+	default:
+		return w.chain.fail(op, fmt.Errorf("%w: %w", kind, err))
+	}
+}
+
+var errKnown = errors.New("the node has the transaction already")
+
+// refusal sorts what nodes say of a transaction that they do not take; nil is
+// none of these. JSON-RPC has no codes for it, and each client has its words.
+func refusal(text string) error {
+	text = strings.ToLower(text)
+	for _, kind := range []struct {
+		err   error
+		words []string
+	}{
+		{errKnown, []string{"already known", "alreadyknown", "known transaction", "already imported", "already exists", "already in mempool"}},
+		{ErrNonceTooLow, []string{"nonce too low", "nonce is too low", "oldnonce", "nonce_too_low", "already mined", "already been mined"}},
+		{ErrUnderpriced, []string{"underpriced", "fee too low", "feetoolow", "price too low", "replacementnotallowed",
+			"less than block base fee", "below minimum", "below the minimum", "less than the base fee", "gas price is too low"}},
+		{ErrWalletEmpty, []string{"insufficient funds", "insufficientfunds", "insufficient balance", "upfront cost exceeds", "not enough funds"}},
+	} {
+		for _, words := range kind.words {
+			if strings.Contains(text, words) {
+				return kind.err
+			}
+		}
+	}
+	return nil
+}

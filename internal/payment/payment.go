@@ -1,0 +1,238 @@
+// Package payment verifies signed payments, settles them on the chain and
+// decides by evidence what became of each. It knows nothing of how an order is
+// priced or of what it buys.
+//
+// A payment that was accepted is an Intent. Each arrow of its life is one
+// conditional write of the Store:
+//
+//	          OpenSlot          its Transfer is confirmed
+//	waiting ───────────▶ sent ───────────────────────────▶ settled
+//	 │ │ ▲                │                                 ▲  ▲
+//	 │ │ └────────────────┘ its slot did not carry it       │  │
+//	 │ └────────────────────────────────────────────────────┘  │
+//	 │   somebody else's transaction carried it                │
+//	 └──▶ failed ──────────────────────────────────────────────┘
+//	      it would revert    somebody settled it all the same
+//
+// A failed intent that is not final can still be settled by anyone who holds
+// its signature, until its nonce is spent or its deadline has passed; the
+// settler watches it until then.
+package payment
+
+import (
+	"context"
+	"errors"
+
+	"boxoffice"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// Permit is a signed Permit2 transfer that the x402 exact proxy can settle.
+type Permit struct {
+	x402.Authorization
+	Signature []byte // a secret until it is broadcast
+}
+
+// State is where an intent stands.
+type State string
+
+// The states of an intent.
+const (
+	Waiting State = "waiting" // saved, in no transaction
+	Sent    State = "sent"    // in a slot whose transactions are saved
+	Settled State = "settled" // its transfer is confirmed
+	Failed  State = "failed"  // not settled; Reason says why
+)
+
+// Intent is an accepted payment for an order.
+type Intent struct {
+	ID             boxoffice.UUID
+	OrderID        boxoffice.UUID
+	ChainID        uint64
+	Permit         Permit
+	Payload        []byte         // canonical JSON of the signed x402 payload; never logged or answered
+	PayloadHash    boxoffice.Hash // SHA-256 of Payload
+	QuoteSignature boxoffice.Signature
+	State          State
+	Reason         string    // why it failed
+	Final          bool      // failed, and its permit can never settle any more
+	Evidence       *Evidence // of a settled intent
+	SubmittedAt    boxoffice.Timestamp
+}
+
+// DeadlineMargin is how many seconds after its deadline a permit is taken to
+// be dead: a block's timestamp may trail the clock.
+const DeadlineMargin = 60
+
+// Dead reports whether the intent's permit can never move money any more, at
+// the given Unix second.
+func (i *Intent) Dead(unix int64) bool {
+	deadline, fits := i.Permit.Deadline.Uint64()
+	return i.Final || fits && unix > int64(deadline)+DeadlineMargin
+}
+
+// Evidence is the Transfer log that moved an intent's money.
+type Evidence struct {
+	TxHash      common.Hash
+	LogIndex    uint
+	BlockNumber uint64
+	SettledAt   boxoffice.Timestamp // when the service saw it confirmed
+}
+
+// Rejection says why a payment is not accepted or did not settle, in a way
+// that the payer can act on.
+type Rejection struct {
+	Reason x402.Reason
+	Detail string
+}
+
+func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
+
+// Verdict is what a Decision makes of an intent.
+type Verdict string
+
+// The verdicts on an intent.
+const (
+	VerdictSettled  Verdict = "settled"  // by Evidence
+	VerdictFailed   Verdict = "failed"   // with Reason; Final if the permit is dead
+	VerdictReleased Verdict = "released" // its transaction did not carry it: it waits again
+)
+
+// Decision is what the settler concluded about one intent.
+type Decision struct {
+	IntentID boxoffice.UUID
+	Verdict  Verdict
+	Reason   string
+	Final    bool
+	Evidence *Evidence
+}
+
+// Slot is one nonce of a settlement wallet and everything signed for it: of
+// its transactions, at most one is ever mined.
+type Slot struct {
+	ID          boxoffice.UUID
+	ChainID     uint64
+	Sender      common.Address
+	WalletNonce uint64
+	Txs         []Tx     // oldest first; at least one
+	Intents     []Intent // in the order of the calls
+	OpenedAt    boxoffice.Timestamp
+}
+
+// Tx is a signed transaction.
+type Tx struct {
+	Hash     common.Hash
+	Raw      []byte
+	GasLimit uint64
+	FeeCap   boxoffice.Amount // wei a gas
+	TipCap   boxoffice.Amount // wei a gas
+	SignedAt boxoffice.Timestamp
+}
+
+// ErrLost is what a Store returns when the rows were not as the caller
+// believed: somebody else moved them first. The caller reads them again.
+var ErrLost = errors.New("payment: the state has changed meanwhile")
+
+// ErrCredited is what a Store returns for evidence that settled another intent.
+var ErrCredited = errors.New("payment: the transfer is credited to another payment")
+
+// Store is what the settler keeps. Every method is one transaction.
+type Store interface {
+	// Lease makes holder the settler called name until the given moment, unless
+	// another holds it at now. It returns ErrLost if another does.
+	Lease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) error
+	// Waiting returns the oldest waiting intents of a chain.
+	Waiting(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
+	// Slots returns the open slots of a wallet by rising nonce.
+	Slots(ctx context.Context, chainID uint64, sender common.Address) ([]Slot, error)
+	// OpenSlot saves a slot with its first transaction and moves its intents
+	// from waiting to sent: all of it, or ErrLost and nothing.
+	OpenSlot(ctx context.Context, slot Slot) error
+	// AddTx saves a further transaction of an open slot.
+	AddTx(ctx context.Context, slotID boxoffice.UUID, tx Tx) error
+	// Settle applies decisions and closes the slot, if one is given. A settled
+	// intent makes its order paid, a failed one makes it payment_failed. It
+	// returns ErrLost and changes nothing if an intent or the slot is not where
+	// the decision needs it, and ErrCredited if a Transfer log was credited
+	// before.
+	Settle(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision, at boxoffice.Timestamp) error
+	// Doubtful returns the failed intents that are not final and still are the
+	// last payment of their order.
+	Doubtful(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
+}
+
+// Head is the newest block.
+type Head struct {
+	Number uint64
+	Time   uint64 // Unix seconds
+}
+
+// Standing is how a permit stands at the newest block.
+type Standing struct {
+	Balance   boxoffice.Amount // of the owner
+	Allowance boxoffice.Amount // of the owner for Permit2
+	Spent     bool             // the permit's nonce
+	Code      bool             // the owner has code (EIP-7702 too), which Permit2 runs and which may burn all gas of a batch
+	Failure   *Rejection       // why settling would fail; nil if it would work
+}
+
+// Transfer is a Transfer log of an ERC-20 token.
+type Transfer struct {
+	Token       common.Address
+	From, To    common.Address
+	Amount      boxoffice.Amount
+	TxHash      common.Hash
+	LogIndex    uint
+	BlockNumber uint64
+}
+
+// Receipt is what a mined transaction left behind.
+type Receipt struct {
+	TxHash      common.Hash
+	BlockNumber uint64
+	GasUsed     uint64
+	Transfers   []Transfer
+}
+
+// ErrRefused marks the error of a question that the node understood and did not
+// answer: it keeps no state of so old a block, for one.
+var ErrRefused = errors.New("payment: the node refused the question")
+
+// Chain reads an EVM chain. An error means that the chain did not answer; it
+// never says anything about a payment.
+type Chain interface {
+	// Head returns the newest block.
+	Head(ctx context.Context) (Head, error)
+	// BlockTime returns the timestamp of a block in Unix seconds.
+	BlockTime(ctx context.Context, number uint64) (uint64, error)
+	// Standing says of each permit how it stands at the newest block and
+	// whether settling all of them in this order would work for it.
+	Standing(ctx context.Context, permits []Permit) ([]Standing, error)
+	// Spent says of each permit whether its nonce was spent as of a block.
+	Spent(ctx context.Context, permits []Permit, block uint64) ([]bool, error)
+	// Receipts returns the receipt of each transaction, nil for one that is not mined.
+	Receipts(ctx context.Context, hashes []common.Hash) ([]*Receipt, error)
+	// Transfers returns the transfers of token from one address to another in
+	// the blocks from first to last, both included, oldest first.
+	Transfers(ctx context.Context, token, from, to common.Address, first, last uint64) ([]Transfer, error)
+}
+
+// Wallet signs and sends with the settlement key.
+type Wallet interface {
+	// Address returns the wallet's address.
+	Address() common.Address
+	// MaxBatch returns how many permits fit one transaction.
+	MaxBatch() int
+	// Nonce returns how many transactions of the wallet are in the chain as of
+	// a block.
+	Nonce(ctx context.Context, block uint64) (uint64, error)
+	// Sign returns a transaction that settles the permits with the given wallet
+	// nonce at the going fees. If it replaces one, its fees are higher by at
+	// least what nodes ask of a replacement.
+	Sign(ctx context.Context, permits []Permit, nonce uint64, replaces *Tx) (Tx, error)
+	// Broadcast hands a transaction to the chain. A transaction that is known
+	// already is not an error.
+	Broadcast(ctx context.Context, tx Tx) error
+}

@@ -1,0 +1,154 @@
+package payment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"boxoffice"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// Demand is what an order asks of the payment that is to settle it.
+type Demand struct {
+	Requirements x402.Requirements       // frozen when the quote was saved
+	ResourceURL  string                  // of the challenge
+	Approval     boxoffice.QuoteApproval // its PaymentHash is filled in from the payment
+	Payer        *common.Address         // the only wallet that may pay, if the quote names one
+}
+
+// Promises knows what owners have already promised.
+type Promises interface {
+	// Promised returns the sum of what the owner's intents that are waiting or
+	// sent will move of the permit's token.
+	Promised(ctx context.Context, permit Permit, chainID uint64) (boxoffice.Amount, error)
+}
+
+// Verifier decides whether a payment is accepted.
+type Verifier struct {
+	chain    Chain
+	promises Promises
+	now      func() time.Time
+}
+
+// VerifierConfig is what a Verifier needs.
+type VerifierConfig struct {
+	Chain    Chain
+	Promises Promises
+	Now      func() time.Time
+}
+
+// NewVerifier returns a Verifier.
+func NewVerifier(c VerifierConfig) *Verifier {
+	return &Verifier{chain: c.Chain, promises: c.Promises, now: c.Now}
+}
+
+// Verify checks a payment and the approval of its quote against a demand, in
+// the order of the design: what can be told from the bytes, then the two
+// signatures, then the chain. A payment that fails a check is a *Rejection; any
+// other error means that the chain or the store did not answer.
+func (v *Verifier) Verify(ctx context.Context, demand Demand, paid *x402.Payment, approval boxoffice.Signature) (Permit, error) {
+	permit := Permit{Authorization: paid.Payload.Payload.Authorization, Signature: paid.Payload.Payload.Signature}
+	if rejection := demand.checkTerms(paid, v.now().Unix()); rejection != nil {
+		return Permit{}, rejection
+	}
+	if rejection := demand.checkSignatures(paid, permit, approval); rejection != nil {
+		return Permit{}, rejection
+	}
+	if err := v.checkChain(ctx, demand, permit); err != nil {
+		return Permit{}, err
+	}
+	return permit, nil
+}
+
+func (d Demand) checkTerms(paid *x402.Payment, now int64) *Rejection {
+	if field := d.Requirements.Mismatch(paid.Accepted); field != "" {
+		return reject(x402.ReasonRequirements, "accepted.%s differs from the challenge", field)
+	}
+	if paid.Resource != nil && paid.Resource.URL != d.ResourceURL {
+		return reject(x402.ReasonResource, "resource.url must be %s", d.ResourceURL)
+	}
+	auth := paid.Payload.Payload.Authorization
+	switch {
+	case auth.Spender != x402.ExactProxy:
+		return reject(x402.ReasonSpender, "spender must be the x402 exact proxy %s", x402.ExactProxy)
+	case auth.Witness.To != d.Requirements.PayTo:
+		return reject(x402.ReasonRecipient, "witness.to must be %s", d.Requirements.PayTo)
+	case auth.Permitted.Token != d.Requirements.Asset:
+		return reject(x402.ReasonToken, "permitted.token must be %s", d.Requirements.Asset)
+	case auth.Permitted.Amount != d.Requirements.Amount:
+		return reject(x402.ReasonAmount, "permitted.amount must be %s", d.Requirements.Amount)
+	case seconds(auth.Witness.ValidAfter) > now:
+		return reject(x402.ReasonNotYetValid, "witness.validAfter lies in the future")
+	}
+	latest := now + d.Requirements.MaxTimeoutSeconds + x402.MaxDeadlineSlack
+	switch deadline := seconds(auth.Deadline); {
+	case deadline < now+x402.MinDeadlineSlack:
+		return reject(x402.ReasonDeadlineExpired, "deadline must be at least %d seconds ahead", x402.MinDeadlineSlack)
+	case deadline > latest:
+		return reject(x402.ReasonDeadlineTooFar, "deadline must be at most %d seconds ahead", latest-now)
+	}
+	return nil
+}
+
+func (d Demand) checkSignatures(paid *x402.Payment, permit Permit, approval boxoffice.Signature) *Rejection {
+	signer, err := x402.Recover(permit.Digest(d.Approval.ChainID), permit.Signature)
+	if err != nil {
+		return reject(x402.ReasonSignature, "payload.signature: %v", err)
+	}
+	if signer != permit.From {
+		return reject(x402.ReasonSignature, "payload.signature does not recover to from")
+	}
+	d.Approval.PaymentHash = paid.Hash
+	approver, err := x402.Recover(d.Approval.Digest(), approval[:])
+	if err != nil {
+		return reject(x402.ReasonQuoteApproval, "quoteSignature: %v", err)
+	}
+	if approver != permit.From {
+		return reject(x402.ReasonQuoteApprovalWallet, "quoteSignature does not recover to the paying wallet over this quote and this payment")
+	}
+	if d.Payer != nil && *d.Payer != permit.From {
+		return reject(x402.ReasonPayer, "only %s may pay this quote", *d.Payer)
+	}
+	return nil
+}
+
+func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit) error {
+	promised, err := v.promises.Promised(ctx, permit, demand.Approval.ChainID)
+	if err != nil {
+		return err
+	}
+	standings, err := v.chain.Standing(ctx, []Permit{permit})
+	if err != nil {
+		return err
+	}
+	standing, amount := standings[0], permit.Permitted.Amount
+	needed, fits := promised.Add(amount)
+	switch {
+	case !fits || standing.Balance.Cmp(needed) < 0:
+		return reject(x402.ReasonInsufficientBalance, "the payer holds %s and needs %s, pending payments included", standing.Balance, needed)
+	case standing.Allowance.Cmp(amount) < 0:
+		return reject(x402.ReasonAllowanceRequired, "the payer's allowance for Permit2 %s is %s and has to be at least %s", x402.Permit2, standing.Allowance, amount)
+	case standing.Spent:
+		return reject(x402.ReasonNonceSpent, "the Permit2 nonce %s is spent; sign with another", permit.Nonce)
+	case standing.Failure != nil && standing.Failure.Reason != x402.ReasonNotYetValid: // the newest block trails the clock
+		return standing.Failure
+	}
+	return nil
+}
+
+func reject(reason x402.Reason, format string, args ...any) *Rejection {
+	return &Rejection{Reason: reason, Detail: fmt.Sprintf(format, args...)}
+}
+
+// seconds returns u as Unix seconds, the farthest future if it does not fit.
+func seconds(u x402.Uint256) int64 {
+	n, fits := u.Uint64()
+	if !fits || n > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(n)
+}

@@ -1,0 +1,256 @@
+package server_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/server"
+	"boxoffice/internal/server/servertest"
+	"boxoffice/x402"
+)
+
+// A tap stands between the service and its chain, and can be closed.
+type tap struct {
+	*httptest.Server
+	closed atomic.Bool
+}
+
+// newTap leads to the chain that the options name, from now on through it.
+func newTap(t testing.TB, o *server.Options) *tap {
+	node, err := url.Parse(o.Chain.RPCURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through := httputil.NewSingleHostReverseProxy(node)
+	gate := new(tap)
+	gate.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if gate.closed.Load() {
+			http.Error(rw, "away", http.StatusBadGateway)
+			return
+		}
+		through.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(gate.Close)
+	o.Chain.RPCURL = gate.URL
+	return gate
+}
+
+// While the chain is away, quotes work and payments are refused with nothing
+// saved; what was saved before goes on when the chain is back.
+func TestChainAway(t *testing.T) {
+	var gate *tap
+	w := servertest.Start(t, func(o *server.Options) {
+		gate = newTap(t, o)
+		o.SubmitWait = 0
+	})
+	payer := w.NewPayer()
+	d := newDoor(t, w)
+	saved := d.quote(boxoffice.ActionJobOpen, `{"objective":"Saved before"}`)
+	header, body := newDraft(t, w, d.challenge(saved), payer).sign()
+	release := holdSettler(t, w)
+	if r := d.submit(saved, header, body); r.Status != http.StatusAccepted {
+		t.Fatalf("answered %d %s", r.Status, r.Body)
+	}
+
+	gate.closed.Store(true)
+	release()
+	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Quoted meanwhile"}`)
+	draft := newDraft(t, w, d.challenge(order), payer)
+	draft.auth().Nonce = x402.NewUint256(8)
+	header, body = draft.sign()
+	r := d.submit(order, header, body)
+	r.want(t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
+	if r.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	if status := d.until(order, boxoffice.Quoted); status.Payment != nil {
+		t.Errorf("a payment was saved: %+v", status.Payment)
+	}
+	d.until(saved, boxoffice.PaymentPending)
+
+	gate.closed.Store(false)
+	d.until(saved, boxoffice.Admitted)
+	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
+		t.Errorf("answered %d %s", r.Status, r.Body)
+	}
+	d.until(order, boxoffice.Admitted)
+}
+
+// A service that starts while its chain is away sells nothing for it until it
+// has seen that the chain is the right one.
+func TestStartWithoutChain(t *testing.T) {
+	var gate *tap
+	w := servertest.Start(t, func(o *server.Options) {
+		gate = newTap(t, o)
+		gate.closed.Store(true)
+	})
+	payer := w.NewPayer()
+	d := newDoor(t, w)
+	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
+	header, body := newDraft(t, w, d.challenge(order), payer).sign()
+	d.submit(order, header, body).want(t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
+	gate.closed.Store(false)
+	for range time.Tick(20 * time.Millisecond) {
+		r := d.submit(order, header, body)
+		if r.Status == http.StatusServiceUnavailable {
+			continue
+		}
+		if r.Status != http.StatusOK {
+			t.Fatalf("answered %d %s", r.Status, r.Body)
+		}
+		break
+	}
+	d.until(order, boxoffice.Admitted)
+}
+
+// While the database is away, everything that needs it answers 503.
+func TestStoreAway(t *testing.T) {
+	w := servertest.Start(t)
+	d := newDoor(t, w)
+	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
+	restore := takeTablesAway(t, w)
+	strange := string(boxoffice.NewUUID())
+	for _, request := range [][3]string{
+		{"POST", "/requests/quote", `{"action":"job.open","input":{"objective":"Look"},"requestKey":"` + strange + `"}`},
+		{"POST", "/requests/" + string(order.ID) + "/submit", ""},
+		{"GET", "/requests/" + string(order.ID), ""},
+		{"GET", "/jobs", ""}, {"GET", "/jobs/" + strange, ""}, {"GET", "/oracles/" + strange, ""},
+		{"GET", "/workflows/" + strange, ""}, {"GET", "/schedules/" + strange, ""},
+	} {
+		d.send(request[0], request[1], request[2]).want(t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
+	}
+	if r := d.send("GET", "/requests/capabilities", ""); r.Status != http.StatusOK {
+		t.Errorf("capabilities answered %d", r.Status)
+	}
+	restore()
+	d.until(order, boxoffice.Quoted)
+}
+
+// takeTablesAway makes every statement of the service fail until they are back.
+func takeTablesAway(t testing.TB, w *servertest.World) (restore func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", w.Options.Store.Path+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	rename := func(format string) {
+		t.Helper()
+		for _, table := range []string{"orders", "jobs", "oracles", "workflows", "schedules"} {
+			if _, err := db.ExecContext(t.Context(), strings.ReplaceAll(format, "TABLE", table)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	rename("ALTER table TABLE RENAME TO TABLE_away")
+	return func() { t.Helper(); rename("ALTER table TABLE_away RENAME TO TABLE") }
+}
+
+// A requester that asks too often is told how long to wait, truly.
+func TestRateLimits(t *testing.T) {
+	for name, limit := range map[string]func(*server.Options){
+		"token":   func(o *server.Options) { o.Limits.PerToken = server.RateConfig{PerSecond: 0.5, Burst: 12} },
+		"address": func(o *server.Options) { o.Limits.PerAddress = server.RateConfig{PerSecond: 0.5, Burst: 12} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := servertest.Start(t, limit)
+			d := newDoor(t, w)
+			order := "/requests/" + string(boxoffice.NewUUID())
+			limited := reply{}
+			for range 20 {
+				if limited = d.send("GET", order, ""); limited.Status == http.StatusTooManyRequests {
+					break
+				}
+			}
+			limited.want(t, http.StatusTooManyRequests, boxoffice.RateLimited, "")
+			wait, err := strconv.Atoi(limited.Header.Get("Retry-After"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Advance(time.Duration(wait) * time.Second)
+			d.send("GET", order, "").want(t, http.StatusNotFound, boxoffice.OrderNotFound, "")
+		})
+	}
+}
+
+// Twenty requests with one key and one input make one order; another input is
+// a conflict.
+func TestOneKeyOneOrder(t *testing.T) {
+	w := servertest.Start(t)
+	d := newDoor(t, w)
+	key := boxoffice.NewUUID()
+	ask := func(input string) reply {
+		return d.send("POST", "/requests/quote", `{"action":"job.open","input":`+input+`,"requestKey":"`+string(key)+`"}`)
+	}
+	var group sync.WaitGroup
+	replies := make([]reply, 20)
+	for i := range replies {
+		group.Go(func() { replies[i] = ask(`{"objective":"Look"}`) })
+	}
+	group.Wait()
+	created, orders := 0, map[boxoffice.UUID]bool{}
+	for _, r := range replies {
+		response := decode[boxoffice.QuoteResponse](t, r)
+		if response.Created != (r.Status == http.StatusCreated) {
+			t.Errorf("answered %d with created %t", r.Status, response.Created)
+		}
+		if response.Created {
+			created++
+		}
+		orders[response.Order.ID] = true
+	}
+	if created != 1 || len(orders) != 1 {
+		t.Errorf("%d orders were created, %d answered", created, len(orders))
+	}
+	ask(`{"objective":"Look elsewhere"}`).want(t, http.StatusConflict, boxoffice.RequestKeyConflict, "")
+	if r := ask(`{ "objective" : "Look" }`); r.Status != http.StatusOK {
+		t.Errorf("the same input, written otherwise, answered %d", r.Status)
+	}
+}
+
+// /readyz says which part does not work.
+func TestReadiness(t *testing.T) {
+	var gate *tap
+	w := servertest.Start(t, func(o *server.Options) { gate = newTap(t, o) })
+	probe := func() (int, map[string]string) {
+		response, err := http.Get("http://" + w.OperatorAddr() + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var answer struct {
+			Ready bool              `json:"ready"`
+			Parts map[string]string `json:"parts"`
+		}
+		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, answer.Parts
+	}
+	await := func(status int) map[string]string {
+		for range time.Tick(10 * time.Millisecond) {
+			if got, parts := probe(); got == status {
+				return parts
+			}
+		}
+		return nil
+	}
+	await(http.StatusOK)
+	gate.closed.Store(true)
+	if parts := await(http.StatusServiceUnavailable); !strings.Contains(parts["settler"], "502") || parts["store"] != "ok" {
+		t.Errorf("the parts are %v", parts)
+	}
+	gate.closed.Store(false)
+	await(http.StatusOK)
+}

@@ -1,0 +1,279 @@
+// Package server wires the parts of the service together and runs them. It is
+// the only place that knows them all.
+package server
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"boxoffice"
+	"boxoffice/api"
+	"boxoffice/internal/action"
+	"boxoffice/internal/httpapi"
+	"boxoffice/internal/judge"
+	"boxoffice/internal/order"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/payment/evm"
+	"boxoffice/internal/store/sqlite"
+	"boxoffice/x402"
+)
+
+// Options is what New needs beside the configuration.
+type Options struct {
+	Config
+	Key      *ecdsa.PrivateKey // pays the gas of settlements
+	Log      *slog.Logger
+	Listener net.Listener     // nil: listens on Config.Listen
+	Now      func() time.Time // nil: time.Now
+}
+
+// Server is the whole service in one process.
+type Server struct {
+	Options
+	store    *sqlite.Store
+	chain    *evm.Chain
+	flow     *order.Flow
+	settler  *payment.Settler
+	handler  http.Handler
+	operator net.Listener
+	checked  atomic.Pointer[error] // what the last look at the chain found; nil before the first
+	ready    chan struct{}         // closed when the chain was found to be the right one
+}
+
+// New opens the store and takes the addresses to listen on. It does not need
+// the chain to answer; Run waits for it.
+func New(ctx context.Context, options Options) (*Server, error) {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	s := &Server{Options: options, ready: make(chan struct{})}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) open(ctx context.Context) (err error) {
+	if s.store, err = sqlite.Open(ctx, sqlite.Config{Path: s.Store.Path}); err != nil {
+		return err
+	}
+	s.chain, err = evm.Dial(ctx, evm.Config{
+		RPCURL: s.Chain.RPCURL, ChainID: s.Chain.ID, Asset: s.Payment.Asset, Multicall3: s.Chain.Multicall3,
+		RequestTimeout: time.Duration(s.Chain.Timeout), GasPerSettle: s.Settlement.GasPerSettle,
+		Fees: evm.Fees{Max: x402.NewUint256(s.Settlement.MaxFeePerGas)}, Now: s.Now,
+	})
+	if err != nil {
+		return err
+	}
+	catalog, err := s.catalog()
+	if err != nil {
+		return err
+	}
+	s.flow = order.New(order.Config{
+		Store:   s.store,
+		Actions: catalog,
+		Verifier: payment.NewVerifier(payment.VerifierConfig{
+			Chain: checkedChain{s.chain, s}, Promises: s.store, Now: s.Now,
+		}),
+		BaseURL: s.BaseURL, ServiceName: s.ServiceName, ChainID: s.Chain.ID,
+		Token:      x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: s.Payment.Name, Version: s.Payment.Version},
+		MaxTimeout: time.Duration(s.Payment.MaxTimeout),
+		Wait:       time.Duration(s.SubmitWait),
+		Accepted:   func() { s.settler.Wake() },
+		Now:        s.Now, Log: s.Log,
+	})
+	s.settler = payment.NewSettler(payment.SettlerConfig{
+		ChainID: s.Chain.ID, Chain: s.chain, Wallet: s.chain.Wallet(s.Key), Store: s.store,
+		Holder: string(boxoffice.NewUUID()), Confirmations: s.Chain.Confirmations,
+		MaxBatch: s.Settlement.MaxBatch, MaxInFlight: s.Settlement.MaxInFlight,
+		GatherFor: time.Duration(s.Settlement.Gather), PollEvery: time.Duration(s.Settlement.Poll),
+		BumpAfter: time.Duration(s.Settlement.BumpAfter), LeaseFor: time.Duration(s.Settlement.Lease),
+		RecheckEvery: time.Duration(s.Settlement.Recheck),
+		Decided:      s.flow.Decided, Now: s.Now, Log: s.Log,
+	})
+	if err := s.openDoor(catalog); err != nil {
+		return err
+	}
+	if s.Listener == nil {
+		if s.Listener, err = net.Listen("tcp", s.Listen); err != nil {
+			return err
+		}
+	}
+	if s.OperatorListen != "" {
+		s.operator, err = net.Listen("tcp", s.OperatorListen)
+	}
+	return err
+}
+
+func (s *Server) catalog() (*action.Catalog, error) {
+	config := action.Config{Payment: s.paymentTerms(), Prices: s.Payment.Prices, Launches: s.Launches.terms(), Originals: s.store}
+	if s.Judge.URL != "" {
+		config.Judge = judge.HTTP{URL: s.Judge.URL, Timeout: time.Duration(s.Judge.Timeout)}
+	}
+	return action.New(config)
+}
+
+func (s *Server) openDoor(catalog *action.Catalog) error {
+	document, err := api.Document(api.Options{
+		BaseURL: s.BaseURL, ServiceName: s.ServiceName,
+		Policies: catalog.Policies(), Limits: catalog.Limits(), Schemas: action.Schemas(),
+	})
+	if err != nil {
+		return err
+	}
+	capabilities := s.capabilities(catalog)
+	s.handler = httpapi.New(httpapi.Config{
+		Flow: s.flow, Work: s.store, BaseURL: s.BaseURL, Document: document,
+		Capabilities:   func(context.Context) boxoffice.Capabilities { return capabilities },
+		PerToken:       httpapi.Rate{PerSecond: s.Limits.PerToken.PerSecond, Burst: s.Limits.PerToken.Burst},
+		PerAddress:     httpapi.Rate{PerSecond: s.Limits.PerAddress.PerSecond, Burst: s.Limits.PerAddress.Burst},
+		TrustedProxies: s.Limits.TrustedProxies,
+		Log:            s.Log, Now: s.Now,
+	})
+	return nil
+}
+
+// Addr is the address of the requesters' HTTP.
+func (s *Server) Addr() string { return s.Listener.Addr().String() }
+
+// Ready is closed when the service takes payments for the first time.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// OperatorAddr is the address of the operator's probes, empty if there are none.
+func (s *Server) OperatorAddr() string {
+	if s.operator == nil {
+		return ""
+	}
+	return s.operator.Addr().String()
+}
+
+// Run serves until ctx ends, then lets the requests under way finish, within
+// the configured grace. It fails if the chain is not the configured one.
+func (s *Server) Run(ctx context.Context) error {
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	var running sync.WaitGroup
+	failed := make(chan error, 3)
+	door := newHTTPServer(s.handler)
+	running.Go(func() { failed <- serve(door, s.Listener) })
+	operator := newHTTPServer(s.operatorHandler())
+	if s.operator != nil {
+		running.Go(func() { failed <- serve(operator, s.operator) })
+	}
+	running.Go(func() { s.flow.Run(work) })
+	running.Go(func() {
+		if err := s.waitForChain(work); err != nil {
+			failed <- err
+			return
+		}
+		s.settler.Run(work)
+	})
+	s.Log.InfoContext(ctx, "serving", "baseUrl", s.BaseURL, "listen", s.Addr(), "chain", s.Chain.ID)
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(s.ShutdownGrace))
+	defer cancel()
+	err = errors.Join(err, door.Shutdown(grace), operator.Shutdown(grace))
+	stopWork()
+	running.Wait()
+	return err
+}
+
+func serve(server *http.Server, listener net.Listener) error {
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func newHTTPServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // what clients do to their connections is no news
+	}
+}
+
+// Close releases what New took. It is called after Run has returned.
+func (s *Server) Close() error {
+	var failures []error
+	for _, listener := range []net.Listener{s.Listener, s.operator} {
+		if listener != nil {
+			if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+				failures = append(failures, err)
+			}
+		}
+	}
+	if s.chain != nil {
+		s.chain.Close()
+	}
+	if s.store != nil {
+		failures = append(failures, s.store.Close())
+	}
+	return errors.Join(failures...)
+}
+
+// waitForChain looks at the chain until it answers. An answer that contradicts
+// the configuration is an error: nothing may be sold for it.
+func (s *Server) waitForChain(ctx context.Context) error {
+	retry := time.NewTicker(time.Second)
+	defer retry.Stop()
+	for {
+		facts, err := s.chain.Check(ctx)
+		if err == nil && int(facts.Token.Decimals) != s.Payment.Decimals {
+			err = fmt.Errorf("%w: payment.decimals is %d, the token's is %d", evm.ErrWrongChain, s.Payment.Decimals, facts.Token.Decimals)
+		}
+		s.checked.Store(&err)
+		switch {
+		case err == nil:
+			close(s.ready)
+			s.Log.InfoContext(ctx, "chain checked", "chain", s.Chain.ID, "token", facts.Token.Symbol, "batches", facts.Multicall3)
+			return nil
+		case errors.Is(err, evm.ErrWrongChain):
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.Log.WarnContext(ctx, "the chain does not answer; payments wait", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-retry.C:
+		}
+	}
+}
+
+var errUnchecked = errors.New("the chain has not been checked yet")
+
+func (s *Server) chainHealth() error {
+	if err := s.checked.Load(); err != nil {
+		return *err
+	}
+	return errUnchecked
+}
+
+// checkedChain takes no payment before the chain is known to be the right one.
+type checkedChain struct {
+	payment.Chain
+	server *Server
+}
+
+func (c checkedChain) Standing(ctx context.Context, permits []payment.Permit) ([]payment.Standing, error) {
+	if err := c.server.chainHealth(); err != nil {
+		return nil, err
+	}
+	return c.Chain.Standing(ctx, permits)
+}

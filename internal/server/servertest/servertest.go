@@ -1,0 +1,277 @@
+// Package servertest is a whole service on a chain of its own, for tests that
+// go through the door.
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"boxoffice"
+	"boxoffice/api/apitest"
+	"boxoffice/client"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/server"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// World is a chain and a service on it.
+type World struct {
+	Chain     *devchain.Chain
+	Options   server.Options
+	Validator *apitest.Validator // checks every answer that HTTP and clients get
+	HTTP      *http.Client
+	Log       *Log
+
+	t      testing.TB
+	server *server.Server
+	stop   context.CancelFunc
+	ended  chan error
+	offset struct {
+		sync.Mutex
+		time.Duration
+	}
+}
+
+// Price is what a unit of every action costs.
+var Price = x402.NewUint256(1_000_000)
+
+// Start starts a chain that mines every transaction at once, and a service on
+// it with a fresh database. Both end with the test.
+func Start(t testing.TB, change ...func(*server.Options)) *World {
+	t.Helper()
+	w := &World{t: t, Log: new(Log)}
+	var err error
+	w.Chain, err = devchain.Start(t.Context(), devchain.Config{Funded: devchain.DevAccounts(), Now: w.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Chain.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.mineAtOnce()
+
+	config := server.Default()
+	config.OperatorListen = "127.0.0.1:0"
+	config.SubmitWait = server.Duration(20 * time.Second)
+	config.Store.Path = filepath.Join(t.TempDir(), "boxoffice.db")
+	config.Chain.ID = w.Chain.ChainID().Uint64()
+	config.Chain.RPCURL = w.Chain.URL()
+	config.Chain.Confirmations = 1
+	config.Payment.Asset, config.Payment.PayTo, config.Payment.Amount = w.Chain.Token(), devchain.PayTo(), Price
+	config.Payment.Symbol, config.Payment.Name, config.Payment.Version = "TICKET", "Boxoffice Test Token", "1"
+	config.Settlement.Poll = server.Duration(10 * time.Millisecond)
+	config.Settlement.Gather = server.Duration(time.Millisecond)
+	config.Limits.PerAddress = server.RateConfig{PerSecond: 1e6, Burst: 1e6}
+	config.Limits.PerToken = server.RateConfig{PerSecond: 1e6, Burst: 1e6}
+	config.Launches = &server.LaunchesConfig{DefaultChainID: 31337, Chains: []server.LaunchChainConfig{{
+		ChainID: 31337, Name: "Development chain", Testnet: true, Kinds: []string{"custom_token", "evm_contracts"},
+	}}}
+	w.Options = server.Options{
+		Config: config, Key: devchain.SettlementKey(), Now: w.Now,
+		Log: slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, c := range change {
+		c(&w.Options)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Options.Listen = listener.Addr().String()
+	w.Options.BaseURL = "http://" + w.Options.Listen
+	w.serve(listener)
+	t.Cleanup(func() { w.Stop() })
+	w.loadDocument()
+	return w
+}
+
+func (w *World) mineAtOnce() {
+	pending := make(chan common.Hash, 1024)
+	subscription, err := w.Chain.Client().Client().EthSubscribe(context.Background(), pending, "newPendingTransactions")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var mining sync.WaitGroup
+	mining.Go(func() {
+		for {
+			select {
+			case <-pending:
+				if _, err := w.Chain.Mine(ctx); err != nil && ctx.Err() == nil {
+					w.t.Error(err)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	w.t.Cleanup(func() {
+		subscription.Unsubscribe()
+		cancel()
+		mining.Wait()
+	})
+}
+
+// Now is the clock of the service and of the chain.
+func (w *World) Now() time.Time {
+	w.offset.Lock()
+	defer w.offset.Unlock()
+	return time.Now().Add(w.offset.Duration)
+}
+
+// Advance moves the clock.
+func (w *World) Advance(d time.Duration) {
+	w.offset.Lock()
+	defer w.offset.Unlock()
+	w.offset.Duration += d
+}
+
+func (w *World) serve(listener net.Listener) {
+	w.t.Helper()
+	options := w.Options
+	options.Listener = listener
+	service, err := server.New(context.Background(), options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.server = service
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop, w.ended = stop, make(chan error, 1)
+	go func() {
+		err := service.Run(ctx)
+		if closing := service.Close(); err == nil {
+			err = closing
+		}
+		w.ended <- err
+	}()
+}
+
+// OperatorAddr is where the operator's probes are.
+func (w *World) OperatorAddr() string { return w.server.OperatorAddr() }
+
+// Stop ends the service and waits for it.
+func (w *World) Stop() {
+	w.t.Helper()
+	if w.stop == nil {
+		return
+	}
+	// A server that shuts down waits for connections that were opened and never used.
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	w.stop()
+	w.stop = nil
+	if err := <-w.ended; err != nil {
+		w.t.Errorf("the service ended with %v", err)
+	}
+}
+
+// Restart ends the service, if it runs, and starts it again on the same data
+// and address.
+func (w *World) Restart() {
+	w.t.Helper()
+	w.Stop()
+	listener, err := net.Listen("tcp", w.Options.Listen)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.serve(listener)
+}
+
+func (w *World) loadDocument() {
+	w.t.Helper()
+	response, err := http.Get(w.Options.BaseURL + "/openapi.json")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	document, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.Validator = apitest.New(w.t, document)
+	w.HTTP = &http.Client{Transport: w.Validator.Transport(nil)}
+}
+
+// NewPayer returns a wallet with tokens and a Permit2 allowance.
+func (w *World) NewPayer() *ecdsa.PrivateKey {
+	w.t.Helper()
+	key := w.NewKey()
+	address := crypto.PubkeyToAddress(key.PublicKey)
+	if err := w.Chain.Fund(w.t.Context(), address, devchain.Ether(1), big.NewInt(1e12)); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.Chain.Approve(w.t.Context(), key); err != nil {
+		w.t.Fatal(err)
+	}
+	return key
+}
+
+// NewKey returns a wallet that owns nothing.
+func (w *World) NewKey() *ecdsa.PrivateKey {
+	w.t.Helper()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return key
+}
+
+// Client returns a client with a fresh token that pays with key.
+func (w *World) Client(key *ecdsa.PrivateKey, change ...func(*client.Config)) *client.Client {
+	w.t.Helper()
+	config := client.Config{
+		BaseURL: w.Options.BaseURL, Token: boxoffice.NewToken(), HTTP: w.HTTP,
+		Signer: client.KeySigner(key), Chain: w.Chain.Client(), Now: w.Now,
+	}
+	for _, c := range change {
+		c(&config)
+	}
+	buyer, err := client.New(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return buyer
+}
+
+// Received returns what the recipient holds of the token.
+func (w *World) Received() *big.Int {
+	w.t.Helper()
+	balance, err := w.Chain.TokenBalance(context.Background(), devchain.PayTo())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return balance
+}
+
+// Log keeps everything that the service logged.
+type Log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

@@ -1,0 +1,130 @@
+// Package work keeps what admitted actions created: jobs, oracles, workflows
+// and schedules. It does not know who paid for them or how.
+package work
+
+import (
+	"context"
+	"errors"
+
+	"boxoffice"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// The kinds of work.
+const (
+	KindJob      = "job"
+	KindOracle   = "oracle"
+	KindWorkflow = "workflow"
+	KindSchedule = "schedule"
+)
+
+// Opened names the work that an admission created or changed.
+type Opened struct {
+	Kind  string
+	ID    boxoffice.UUID
+	JobID boxoffice.UUID // the job that carries a workflow; else empty
+}
+
+// Owner is whose work it is.
+type Owner struct {
+	Requester boxoffice.Requester
+	Payer     common.Address
+	OrderID   boxoffice.UUID // the order whose admission opened it
+}
+
+// Document is a named text that a job is given beside its objective.
+type Document struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// Job is a job as it is stored.
+type Job struct {
+	boxoffice.Job
+	Owner
+	Brief Brief
+}
+
+// Brief is what the one who does a job is told beside template and objective.
+type Brief struct {
+	Context  []Document               `json:"context,omitempty"`
+	RepoURL  string                   `json:"repoUrl,omitempty"` // deliver there
+	ChainID  uint64                   `json:"chainId,omitempty"` // launches
+	PairWith string                   `json:"pairWith,omitempty"`
+	Name     string                   `json:"name,omitempty"`
+	Symbol   string                   `json:"symbol,omitempty"`
+	Nodes    []boxoffice.WorkflowNode `json:"nodes,omitempty"`   // workflows
+	Follows  boxoffice.UUID           `json:"follows,omitempty"` // the job whose next version this is
+}
+
+// Oracle is an oracle as it is stored.
+type Oracle struct {
+	boxoffice.Oracle
+	Owner
+}
+
+// Workflow is a workflow as it is stored. Its state is that of its job.
+type Workflow struct {
+	boxoffice.Workflow
+	Owner
+}
+
+// Schedule is a schedule as it is stored.
+type Schedule struct {
+	boxoffice.Schedule
+	Owner
+}
+
+// ErrNotFound is returned for work that does not exist or is not the requester's.
+var ErrNotFound = errors.New("work: not found")
+
+// Tx is the part of a store's transaction in which work is opened.
+type Tx interface {
+	InsertJob(ctx context.Context, job Job) error
+	InsertOracle(ctx context.Context, oracle Oracle) error
+	InsertWorkflow(ctx context.Context, workflow Workflow) error
+	InsertSchedule(ctx context.Context, schedule Schedule) error
+	// Job returns any job, locked until the transaction ends, or ErrNotFound.
+	Job(ctx context.Context, id boxoffice.UUID) (Job, error)
+	// NextVersion returns the project of a job's next version. A job that has
+	// no project becomes version 1 of a new one.
+	NextVersion(ctx context.Context, id boxoffice.UUID) (boxoffice.Project, error)
+	// AnswerJob keeps an input for a job and, if the job is blocked, queues it
+	// and clears its blockedReason.
+	AnswerJob(ctx context.Context, id boxoffice.UUID, answer Answer) error
+	// AddRuns adds bought runs to a schedule. An ended one becomes active, its
+	// next run being one interval after now.
+	AddRuns(ctx context.Context, id boxoffice.UUID, runs int64, now boxoffice.Timestamp) error
+}
+
+// Answer is an input that a requester paid to give to a job.
+type Answer struct {
+	OrderID boxoffice.UUID
+	Text    string
+	At      boxoffice.Timestamp
+}
+
+// Store reads work for its requester.
+type Store interface {
+	Jobs(ctx context.Context, requester boxoffice.Requester, query JobQuery) ([]Job, error)
+	Job(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Job, error)
+	Oracle(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Oracle, error)
+	Workflow(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Workflow, error)
+	Schedule(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Schedule, error)
+}
+
+// JobQuery filters and pages a list of jobs, newest first, ties by id.
+type JobQuery struct {
+	State      boxoffice.JobState // empty: any
+	Template   string             // empty: any
+	LaunchKind string             // empty: any
+	Limit      int
+	After      *JobCursor // the last job of the page before
+}
+
+// JobCursor is a place in a list of jobs.
+type JobCursor struct {
+	CreatedAt boxoffice.Timestamp
+	ID        boxoffice.UUID
+}
