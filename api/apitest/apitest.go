@@ -193,9 +193,9 @@ func (v *Validator) operation(method, path string) *openapi3.Operation {
 func (v *Validator) checkRefusal(method string, status int, header http.Header, body []byte) error {
 	switch {
 	case status == http.StatusMethodNotAllowed && header.Get("Allow") == "":
-		return fmt.Errorf("Allow is missing")
+		return fmt.Errorf("header Allow is missing")
 	case status == http.StatusTooManyRequests && header.Get("Retry-After") == "":
-		return fmt.Errorf("Retry-After is missing")
+		return fmt.Errorf("header Retry-After is missing")
 	case status == http.StatusMethodNotAllowed, status == http.StatusNotFound, status == http.StatusTooManyRequests:
 	default:
 		return fmt.Errorf("the document has no such operation")

@@ -179,6 +179,20 @@ func (c *Catalog) Prepare(ctx context.Context, requester boxoffice.Requester, ac
 	return prepared, nil
 }
 
+// StillTakes checks again what the service can do now for an input that was
+// prepared before: a chain that launches were offered on may be gone. It asks
+// neither judge nor originals. Its error is a *boxoffice.Problem, action_refused.
+func (c *Catalog) StillTakes(action string, prepared []byte) error {
+	d, ok := define(action)
+	if !ok {
+		return unknownAction()
+	}
+	if _, err := d.finish(c, prepared); err != nil {
+		return answer(err)
+	}
+	return nil
+}
+
 func (c *Catalog) prepare(ctx context.Context, requester boxoffice.Requester, d definition, input []byte) (Prepared, error) {
 	tidied, err := tidy(d.action, input)
 	if err != nil {

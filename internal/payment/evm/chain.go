@@ -75,7 +75,7 @@ func (cfg *Config) complete() error {
 	case cfg.ChainID == 0:
 		return errors.New("ChainID is missing")
 	case cfg.Asset == common.Address{}:
-		return errors.New("Asset is missing")
+		return errors.New("the token is missing: Asset")
 	}
 	setDefault(&cfg.Permit2, x402.Permit2)
 	setDefault(&cfg.Proxy, x402.ExactProxy)

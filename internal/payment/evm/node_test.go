@@ -54,7 +54,7 @@ func TestFaultyNodes(t *testing.T) {
 	secretPath := fmt.Sprintf("/v3/%s/?apikey=%s", key, token)
 	handlers := map[string]http.HandlerFunc{
 		"500":        func(w http.ResponseWriter, r *http.Request) { http.Error(w, "oops at "+r.URL.String(), 500) },
-		"429":        func(w http.ResponseWriter, r *http.Request) { http.Error(w, `{"error":"slow down"}`, 429) },
+		"429":        func(w http.ResponseWriter, r *http.Request) { http.Error(w, `{"error":"slow down"}`, http.StatusTooManyRequests) },
 		"garbage":    func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>"+r.URL.String()) },
 		"empty":      func(w http.ResponseWriter, r *http.Request) {},
 		"object":     func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") },
