@@ -119,9 +119,9 @@ type terms struct {
 	Timeout   time.Duration `default:"10m" help:"How long to take in all, your answer included."`
 }
 
-// purchase returns what the flags allow. Without --yes whoever is asked decides
+// purchase returns what the flags allow. It asks whether to do verb, and says next. Without --yes whoever is asked decides
 // about price and input, seeing both.
-func (t *terms) purchase(std *streams, capabilities *boxoffice.Capabilities) (client.Purchase, error) {
+func (t *terms) purchase(std *streams, capabilities *boxoffice.Capabilities, verb, next string) (client.Purchase, error) {
 	var purchase client.Purchase
 	var err error
 	asset := capabilities.Payment.Asset
@@ -145,11 +145,11 @@ func (t *terms) purchase(std *streams, capabilities *boxoffice.Capabilities) (cl
 			return err
 		}
 		if !t.Yes {
-			if err := ask(ctx, std, "Pay "+price(challenge.Quote.Payment, capabilities)+"?"); err != nil {
+			if err := ask(ctx, std, verb+" "+price(challenge.Quote.Payment, capabilities)+"?"); err != nil {
 				return err
 			}
 		}
-		fmt.Fprintln(std.err, "Signing, paying and waiting for the outcome…")
+		fmt.Fprintln(std.err, next)
 		return nil
 	}
 	return purchase, nil
@@ -211,7 +211,7 @@ func (t *terms) pay(ctx context.Context, s *Settings, std *streams, needs int, p
 	if err != nil {
 		return err
 	}
-	purchase, err := t.purchase(std, &capabilities)
+	purchase, err := t.purchase(std, &capabilities, "Pay", "Signing, paying and waiting for the outcome…")
 	if err != nil {
 		return err
 	}

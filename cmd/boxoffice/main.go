@@ -54,6 +54,7 @@ type commands struct {
 	Quote        quoteCmd        `cmd:"" help:"Ask for a price. Charges nothing."`
 	Buy          buyCmd          `cmd:"" help:"Quote, show, ask, sign, pay and wait."`
 	Pay          payCmd          `cmd:"" help:"Pay for an order that was quoted before."`
+	Sign         signCmd         `cmd:"" help:"Sign a payment for an order and print it for curl --config, without sending it."`
 	Order        orderCmd        `cmd:"" help:"Show an order."`
 	Jobs         jobsCmd         `cmd:"" help:"List your jobs, newest first."`
 	Job          jobCmd          `cmd:"" help:"Show a job."`

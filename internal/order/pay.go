@@ -70,11 +70,12 @@ func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, ap
 }
 
 // mustNotPayTwice guards an order whose last payment failed: whoever holds that
-// payment's signature can settle it until it is dead. Another payment is safe if
-// the last is dead, or if both spend the same Permit2 nonce.
+// payment's signature can settle it until its permit is dead. Another payment is
+// safe if the settler saw in the confirmed chain that it is, or if both spend the
+// same Permit2 nonce. The clock alone does not tell: a stranger may have settled
+// the permit in its last second, and nobody may have looked since.
 func (f *Flow) mustNotPayTwice(last *payment.Intent, paid *x402.Payment) error {
-	now := f.Now().Unix()
-	if last == nil || last.Dead(now) {
+	if last == nil || last.Final {
 		return nil
 	}
 	next := paid.Payload.Payload.Authorization
@@ -83,10 +84,14 @@ func (f *Flow) mustNotPayTwice(last *payment.Intent, paid *x402.Payment) error {
 	}
 	deadline, _ := last.Permit.Deadline.Uint64() // fits: it was verified
 	return &boxoffice.Problem{
-		Code: boxoffice.PaymentConflict, RetryAfter: int(int64(deadline) + payment.DeadlineMargin + 1 - now),
+		Code: boxoffice.PaymentConflict, RetryAfter: max(retryAfterDeadline, int(int64(deadline)-f.Now().Unix())+retryAfterDeadline),
 		Detail: "the failed payment could still settle: sign again with its Permit2 nonce " + last.Permit.Nonce.String() + ", or wait until its deadline has passed",
 	}
 }
+
+// retryAfterDeadline is how many seconds after a deadline the settler has
+// surely looked whether the permit is dead.
+const retryAfterDeadline = 30
 
 func (f *Flow) begin(ctx context.Context, record Record, intent payment.Intent) error {
 	var replaces *boxoffice.UUID

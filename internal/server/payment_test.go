@@ -349,6 +349,50 @@ func TestPayAgainAfterFailure(t *testing.T) {
 	}
 }
 
+// Once the chain shows that the failed payment is dead, another nonce is taken.
+func TestPayAnewWhenTheFailedPermitIsDead(t *testing.T) {
+	w := servertest.Start(t, func(o *server.Options) { o.SubmitWait = 0 })
+	payer := w.NewPayer()
+	d := newDoor(t, w)
+	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
+	challenge := d.challenge(order)
+	first := newDraft(t, w, challenge, payer)
+	first.auth().Deadline = x402.NewUint256(uint64(w.Now().Unix() + 60))
+	header, body := first.sign()
+	release := holdSettler(t, w)
+	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
+		t.Fatalf("answered %d %s", r.Status, r.Body)
+	}
+	setAllowance(t, w, payer, big.NewInt(0))
+	release()
+	d.until(order, boxoffice.PaymentFailed)
+	setAllowance(t, w, payer, greatest.Big())
+
+	anew := func() reply {
+		draft := newDraft(t, w, challenge, payer)
+		draft.auth().Nonce = x402.NewUint256(8)
+		header, body := draft.sign()
+		return d.submit(order, header, body)
+	}
+	w.Advance(2 * time.Minute) // the deadline is over, and no block has said so
+	anew().want(t, http.StatusConflict, boxoffice.PaymentConflict, "")
+	if _, err := w.Chain.Mine(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range time.Tick(5 * time.Millisecond) {
+		w.Advance(time.Second)
+		r := anew()
+		if r.Status == http.StatusAccepted {
+			break
+		}
+		r.want(t, http.StatusConflict, boxoffice.PaymentConflict, "")
+	}
+	d.until(order, boxoffice.Admitted)
+	if got := w.Received(); got.Cmp(servertest.Price.Big()) != 0 {
+		t.Errorf("the recipient has %s", got)
+	}
+}
+
 func setAllowance(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, amount *big.Int) {
 	t.Helper()
 	data, err := contracts.TestToken().ABI.Pack("approve", x402.Permit2, amount)

@@ -1,0 +1,138 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"boxoffice"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/strictjson"
+	"boxoffice/x402"
+)
+
+const intentColumns = `i.id, i.order_id, i.chain_id, i.payload, i.payload_hash, i.quote_signature, i.state, i.reason, i.final,
+	i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
+
+// intentRow is the columns of an intent, all of them NULL where an outer join
+// found none.
+type intentRow struct {
+	id, orderID    *boxoffice.UUID
+	chainID        *uint64
+	payload        *string
+	payloadHash    boxoffice.Hash
+	quoteSignature boxoffice.Signature
+	state          *payment.State
+	reason         *string
+	final          *bool
+	txHash         common.Hash
+	logIndex       *uint
+	blockNumber    *uint64
+	settledAt      *boxoffice.Timestamp
+	submittedAt    *boxoffice.Timestamp
+}
+
+func (r *intentRow) columns() []any {
+	return []any{
+		&r.id, &r.orderID, &r.chainID, &r.payload, intoText{&r.payloadHash}, intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final,
+		intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
+	}
+}
+
+func (r *intentRow) intent() (payment.Intent, error) {
+	intent := payment.Intent{
+		ID:             orZero(r.id),
+		OrderID:        orZero(r.orderID),
+		ChainID:        orZero(r.chainID),
+		Payload:        []byte(orZero(r.payload)),
+		PayloadHash:    r.payloadHash,
+		QuoteSignature: r.quoteSignature,
+		State:          orZero(r.state),
+		Reason:         orZero(r.reason),
+		Final:          orZero(r.final),
+		SubmittedAt:    orZero(r.submittedAt),
+	}
+	var payload x402.Payload
+	if err := strictjson.Decode(intent.Payload, &payload); err != nil { // repeats no value
+		return payment.Intent{}, fmt.Errorf("payload of intent %s: %w", intent.ID, err)
+	}
+	intent.Permit = payment.Permit{Authorization: payload.Payload.Authorization, Signature: payload.Payload.Signature}
+	if r.settledAt != nil {
+		intent.Evidence = &payment.Evidence{
+			TxHash:      r.txHash,
+			LogIndex:    orZero(r.logIndex),
+			BlockNumber: orZero(r.blockNumber),
+			SettledAt:   *r.settledAt,
+		}
+	}
+	return intent, nil
+}
+
+func scanIntent(from row) (payment.Intent, error) {
+	var r intentRow
+	if err := from.Scan(r.columns()...); err != nil {
+		return payment.Intent{}, err
+	}
+	return r.intent()
+}
+
+const (
+	selectWaiting = `
+		SELECT ` + intentColumns + ` FROM intents i
+		WHERE i.state = 'waiting' AND i.chain_id = ?
+		ORDER BY i.submitted_at, i.id LIMIT ?`
+	selectDoubtful = `
+		SELECT ` + intentColumns + ` FROM intents i JOIN orders o ON o.id = i.order_id AND o.intent_id = i.id
+		WHERE i.state = 'failed' AND i.final = 0 AND i.chain_id = ?
+		ORDER BY i.submitted_at, i.id LIMIT ?`
+	selectPromised = `
+		SELECT amount FROM intents
+		WHERE owner = ? AND token = ? AND chain_id = ? AND state IN ('waiting', 'sent')`
+)
+
+// Waiting implements payment.Store.
+func (s *Store) Waiting(ctx context.Context, chainID uint64, limit int) ([]payment.Intent, error) {
+	intents, err := collect(ctx, s.readers, scanIntent, selectWaiting, chainID, limit)
+	return intents, named(ctx, "read waiting payments", err)
+}
+
+// Doubtful implements payment.Store, oldest first.
+func (s *Store) Doubtful(ctx context.Context, chainID uint64, limit int) ([]payment.Intent, error) {
+	intents, err := collect(ctx, s.readers, scanIntent, selectDoubtful, chainID, limit)
+	return intents, named(ctx, "read doubtful payments", err)
+}
+
+// Promised implements order.Store. A sum above 256 bits, which no balance
+// covers, is the largest Amount.
+func (s *Store) Promised(ctx context.Context, permit payment.Permit, chainID uint64) (boxoffice.Amount, error) {
+	amounts, err := collect(ctx, s.readers, func(from row) (amount boxoffice.Amount, err error) {
+		err = from.Scan(intoText{&amount})
+		return amount, err
+	}, selectPromised, text{permit.From}, text{permit.Permitted.Token}, chainID)
+	if err != nil {
+		return boxoffice.Amount{}, named(ctx, "read promised amounts", err)
+	}
+	return sum(amounts), nil
+}
+
+func sum(amounts []boxoffice.Amount) (total boxoffice.Amount) {
+	for _, amount := range amounts {
+		var fits bool
+		if total, fits = total.Add(amount); !fits {
+			return maxAmount
+		}
+	}
+	return total
+}
+
+// maxAmount is 2²⁵⁶ - 1.
+var maxAmount = func() boxoffice.Amount {
+	one := big.NewInt(1)
+	most, err := x402.Uint256FromBig(new(big.Int).Sub(new(big.Int).Lsh(one, 256), one))
+	if err != nil {
+		panic(err)
+	}
+	return most
+}()

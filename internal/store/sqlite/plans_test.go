@@ -1,0 +1,57 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"boxoffice"
+	"boxoffice/internal/work"
+)
+
+// TestPlans holds every list to an index that has its order: no list sorts, or
+// reads a table from one end to the other.
+func TestPlans(t *testing.T) {
+	store, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "boxoffice.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	type list struct {
+		index, query string
+		args         []any
+	}
+	lists := []list{
+		{"orders_unadmitted", selectUnadmitted, []any{20}},
+		{"intents_waiting", selectWaiting, []any{1, 20}},
+		{"intents_doubtful", selectDoubtful, []any{1, 20}},
+		{"intents_promised", selectPromised, []any{"x", "x", 1}},
+		{"slots_open", selectSlots, []any{1, "x"}},
+	}
+	for index, query := range map[string]work.JobQuery{
+		"jobs_newest":                {},
+		"jobs_newest_by_state":       {State: boxoffice.JobQueued},
+		"jobs_newest_by_template":    {Template: "research"},
+		"jobs_newest_by_launch_kind": {LaunchKind: "custom_token"},
+	} {
+		first, args := selectJobs(boxoffice.Requester{}, query)
+		query.After = &work.JobCursor{CreatedAt: 1, ID: "x"}
+		next, nextArgs := selectJobs(boxoffice.Requester{}, query)
+		lists = append(lists, list{index, first, args}, list{index, next, nextArgs})
+	}
+	for _, list := range lists {
+		t.Run(list.index, func(t *testing.T) {
+			plan, err := collect(t.Context(), store.readers, func(from row) (step string, err error) {
+				var id, parent, unused int
+				err = from.Scan(&id, &parent, &unused, &step)
+				return step, err
+			}, "EXPLAIN QUERY PLAN "+list.query, list.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(plan[0]+" ", " INDEX "+list.index+" ") || strings.Contains(strings.Join(plan, "; "), "TEMP B-TREE") {
+				t.Errorf("plan: %s", strings.Join(plan, "; "))
+			}
+		})
+	}
+}

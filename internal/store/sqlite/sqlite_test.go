@@ -1,0 +1,183 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/store/storetest"
+)
+
+func TestStore(t *testing.T) { storetest.Run(t, fresh) }
+
+func BenchmarkStore(b *testing.B) { storetest.Benchmark(b, fresh) }
+
+func fresh(t testing.TB) storetest.Store {
+	return open(t, filepath.Join(t.TempDir(), "boxoffice.db"))
+}
+
+func open(t testing.TB, path string) *sqlite.Store {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// TestManyOpen lets processes, as far as SQLite can tell, meet at a file that
+// does not exist yet, and all of them use it.
+func TestManyOpen(t *testing.T) {
+	const openers = 8
+	path := filepath.Join(t.TempDir(), "boxoffice.db")
+	lines := make([][]string, openers)
+	var opening sync.WaitGroup
+	for i := range openers {
+		opening.Go(func() {
+			store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer store.Close()
+			for n := range 4 {
+				storetest.Purchase(t, store, uint64(i*100+n), func(line string) { lines[i] = append(lines[i], line) })
+			}
+		})
+	}
+	opening.Wait()
+	last := open(t, path)
+	for _, lines := range lines {
+		storetest.Kept(t, last, lines)
+	}
+}
+
+// TestOpenWithoutClose reads what a store wrote that was never closed.
+func TestOpenWithoutClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "boxoffice.db")
+	first, lines := open(t, path), []string(nil)
+	storetest.Purchase(t, first, 1, func(line string) { lines = append(lines, line) })
+	second := open(t, path)
+	storetest.Kept(t, second, lines)
+	storetest.Purchase(t, second, 2, func(line string) { lines = append(lines, line) })
+	storetest.Kept(t, first, lines)
+}
+
+const childVariable = "BOXOFFICE_TEST_STORE"
+
+// TestKilled kills a process that writes, again and again, and finds
+// everything that the process was told is saved.
+func TestKilled(t *testing.T) {
+	if path := os.Getenv(childVariable); path != "" {
+		writeUntilKilled(t, path)
+	}
+	path := filepath.Join(t.TempDir(), "boxoffice.db")
+	var lines []string
+	for life := range 5 {
+		child := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+		child.Env = append(os.Environ(), childVariable+"="+path, fmt.Sprint("BOXOFFICE_TEST_LIFE=", life))
+		child.Stderr = os.Stderr
+		said, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		reader := bufio.NewScanner(said)
+		for range 20 + 7*life {
+			if !reader.Scan() {
+				t.Fatal("the child ended by itself")
+			}
+			lines = append(lines, reader.Text())
+		}
+		if err := child.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for reader.Scan() {
+			lines = append(lines, reader.Text())
+		}
+		child.Wait() // it was killed
+		storetest.Kept(t, open(t, path), lines)
+	}
+	var verdict string
+	var orphans int
+	db := raw(t, path)
+	if err := db.QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("the file: %s, %v", verdict, err)
+	}
+	if err := db.QueryRow("SELECT count(*) FROM pragma_foreign_key_check").Scan(&orphans); err != nil || orphans != 0 {
+		t.Errorf("%d rows refer to nothing, %v", orphans, err)
+	}
+}
+
+func writeUntilKilled(t *testing.T, path string) {
+	store := open(t, path)
+	var life uint64
+	fmt.Sscan(os.Getenv("BOXOFFICE_TEST_LIFE"), &life)
+	for n := life << 20; ; n++ {
+		storetest.Purchase(t, store, n, func(line string) { fmt.Println(line) })
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	garbage := filepath.Join(t.TempDir(), "garbage.db")
+	if err := os.WriteFile(garbage, []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"no path": "", "a directory": t.TempDir(), "a missing directory": filepath.Join(t.TempDir(), "a", "b.db"), "garbage": garbage,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path}); err == nil {
+				t.Error("it opened")
+			}
+		})
+	}
+}
+
+// TestFile checks that the file is where it was asked for, and that no one
+// else can read the payments in it.
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "odd name?_synchronous=OFF#50%.db")
+	storetest.Purchase(t, open(t, path), 1, func(string) {})
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+		info, err := os.Stat(path + suffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("there is no file with suffix %q", suffix)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("the file with suffix %q has mode %o", suffix, mode)
+		}
+	}
+}
+
+func TestPing(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "boxoffice.db"))
+	if err := store.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Ping(t.Context()); err == nil {
+		t.Error("a closed store answers")
+	}
+}

@@ -1,0 +1,73 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"boxoffice"
+	"boxoffice/internal/order"
+	"boxoffice/internal/payment"
+)
+
+// Purchase takes a new order through its writes, from quoted to admitted, with
+// the n-th permit of a wallet. After each write that the store confirmed it
+// calls saved with a line that says so.
+func Purchase(t testing.TB, store Store, n uint64, saved func(line string)) {
+	t.Helper()
+	var (
+		record = quoted(t, alice)
+		intent = paying(t, record, wallet, n)
+		slot   = carrying(n, intent)
+	)
+	for i, write := range []func() error{
+		func() error { _, _, err := store.Create(t.Context(), record); return err },
+		func() error { return store.BeginPayment(t.Context(), intent, nil) },
+		func() error { return store.OpenSlot(t.Context(), slot) },
+		func() error {
+			return store.Settle(t.Context(), &slot.ID, []payment.Decision{settledBy(intent, transfer(n))}, now)
+		},
+		func() error { return store.Admit(t.Context(), record.ID, now, openJob(t, alice, record.ID)) },
+	} {
+		fatal(t, write())
+		saved(string(record.ID) + " " + steps[i])
+	}
+}
+
+// steps are where a Purchase can be found, in their order.
+var steps = []string{"quoted", "waiting", "sent", "paid", "admitted"}
+
+// Kept checks that every step which a Purchase said was saved is in the store,
+// whatever happened to the process that took it.
+func Kept(t testing.TB, store Store, lines []string) {
+	t.Helper()
+	for _, line := range lines {
+		id, said, _ := strings.Cut(line, " ")
+		record, err := store.Order(t.Context(), alice, boxoffice.UUID(id))
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		if found := step(record); slices.Index(steps, found) < slices.Index(steps, said) {
+			t.Errorf("%s: the order is %s", line, found)
+		}
+		if record.Admission != nil {
+			if _, err := store.Job(t.Context(), alice, record.Admission.Opened.ID); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+}
+
+func step(record order.Record) string {
+	switch {
+	case record.Admission != nil:
+		return "admitted"
+	case record.Payment == nil:
+		return "quoted"
+	case record.Payment.State == payment.Settled && record.Status == boxoffice.Paid:
+		return "paid"
+	}
+	return fmt.Sprint(record.Payment.State)
+}

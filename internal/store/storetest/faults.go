@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"boxoffice"
+	"boxoffice/internal/order"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/work"
+)
+
+var faultTests = map[string]func(*testing.T, Store){
+	"CancelledBefore": func(t *testing.T, store Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		paid, intent := pay(t, store, alice, 1)
+		for name, call := range map[string]func() error{
+			"Create": func() error { _, _, err := store.Create(ctx, quoted(t, alice)); return err },
+			"Order":  func() error { _, err := store.Order(ctx, alice, paid.ID); return err },
+			"Begin":  func() error { return store.BeginPayment(ctx, paying(t, paid, wallet, 2), nil) },
+			"Admit":  func() error { return store.Admit(ctx, paid.ID, now, openJob(t, alice, paid.ID)) },
+			"Settle": func() error { return store.Settle(ctx, nil, []payment.Decision{failed(intent, true)}, now) },
+			"Lease":  func() error { return store.Lease(ctx, "settler", "a", now, now+minute) },
+			"Slots":  func() error { _, err := store.Slots(ctx, chainID, sender); return err },
+			"Jobs":   func() error { _, err := store.Jobs(ctx, alice, work.JobQuery{Limit: 1}); return err },
+		} {
+			t.Run(name, func(t *testing.T) { wantError(t, call(), context.Canceled) })
+		}
+	},
+
+	"SecretsStayOutOfErrors": func(t *testing.T, store Store) {
+		record := create(t, store, alice)
+		intent := paying(t, record, wallet, 1)
+		intent.Payload = append([]byte("5ec4e7"), intent.Payload...) // not JSON
+		err := store.BeginPayment(t.Context(), intent, nil)
+		if err == nil {
+			t.Fatal("a payload that is not JSON was saved")
+		}
+		for _, secret := range []string{"5ec4e7", hexutil.Encode(intent.Permit.Signature), alice.String()} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the error holds %q", secret)
+			}
+		}
+		wantStatus(t, store, record, boxoffice.Quoted)
+	},
+
+	// The context ends while work is being opened: nothing of it is kept, and
+	// the order can be admitted afterwards.
+	"CancelledInAdmit": func(t *testing.T, store Store) {
+		record, _ := pay(t, store, alice, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := store.Admit(ctx, record.ID, now, func(tx work.Tx) (work.Opened, error) {
+			opened, err := openJob(t, alice, record.ID)(tx)
+			cancel()
+			return opened, err
+		})
+		wantError(t, err, context.Canceled)
+		jobs, err := store.Jobs(t.Context(), alice, work.JobQuery{Limit: 10})
+		fatal(t, err)
+		same(t, jobs, []work.Job(nil))
+		fatal(t, store.Admit(t.Context(), record.ID, now, openJob(t, alice, record.ID)))
+	},
+
+	// The context ends at any moment: a write is there whole or not at all, and
+	// whole if the caller was told so.
+	"CancelledAnywhere": func(t *testing.T, store Store) {
+		for i := range uint64(100) {
+			step := time.Duration(i) * 10 * time.Microsecond
+			record := create(t, store, alice)
+			intent := paying(t, record, wallet, i)
+			write := func(name string, do func(context.Context) error, done func(order.Record) bool) (kept bool) {
+				ctx, cancel := context.WithTimeout(t.Context(), step)
+				defer cancel()
+				err := do(ctx)
+				got, readErr := store.Order(t.Context(), alice, record.ID)
+				fatal(t, readErr)
+				kept = done(got)
+				if err == nil && !kept || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("%s: kept %t, error %v", name, kept, err)
+				}
+				return kept
+			}
+			begun := write("begin", func(ctx context.Context) error { return store.BeginPayment(ctx, intent, nil) }, func(got order.Record) bool {
+				return got.Status == boxoffice.PaymentPending && got.Payment.ID == intent.ID
+			})
+			if !begun {
+				fatal(t, store.BeginPayment(t.Context(), intent, nil))
+			}
+			slot := carrying(i, intent)
+			sent := write("open slot", func(ctx context.Context) error { return store.OpenSlot(ctx, slot) }, func(got order.Record) bool {
+				slots, err := store.Slots(t.Context(), chainID, sender)
+				fatal(t, err)
+				if len(slots) > 0 && (len(slots[0].Txs) != 1 || len(slots[0].Intents) != 1) || (len(slots) == 1) != (got.Payment.State == payment.Sent) {
+					t.Fatalf("half a slot: %v", slots)
+				}
+				return len(slots) == 1
+			})
+			if !sent {
+				fatal(t, store.OpenSlot(t.Context(), slot))
+			}
+			settle := func(ctx context.Context) error {
+				return store.Settle(ctx, &slot.ID, []payment.Decision{settledBy(intent, transfer(i))}, now)
+			}
+			if !write("settle", settle, func(got order.Record) bool {
+				slots, err := store.Slots(t.Context(), chainID, sender)
+				fatal(t, err)
+				paid := got.Status == boxoffice.Paid
+				if paid != (got.Payment.State == payment.Settled) || paid != (len(slots) == 0) {
+					t.Fatalf("half settled: order %s, payment %s, %d slots", got.Status, got.Payment.State, len(slots))
+				}
+				return paid
+			}) {
+				fatal(t, settle(t.Context()))
+			}
+			open := openJob(t, alice, record.ID)
+			if !write("admit", func(ctx context.Context) error { return store.Admit(ctx, record.ID, now, open) }, func(got order.Record) bool {
+				jobs, err := store.Jobs(t.Context(), alice, work.JobQuery{Limit: 1000})
+				fatal(t, err)
+				if opened := len(jobs) == int(i)+1; opened != (got.Admission != nil) {
+					t.Fatalf("half admitted: %d jobs, admission %v", len(jobs), got.Admission)
+				}
+				return got.Admission != nil
+			}) {
+				fatal(t, store.Admit(t.Context(), record.ID, now, open))
+			}
+		}
+	},
+}

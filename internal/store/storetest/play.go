@@ -1,0 +1,230 @@
+package storetest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	diff "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"boxoffice"
+	"boxoffice/internal/order"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/work"
+)
+
+// testModel runs random operations, many of them wrong ones, on the store and
+// on the model, and compares their outcomes and everything that can be read.
+func testModel(t *testing.T, store Store) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := &player{T: rt, t: t, store: store, model: newModel()}
+		p.create(rt)
+		rt.Repeat(map[string]func(*rapid.T){
+			"create": p.create, "begin": p.begin, "open slot": p.openSlot, "add tx": p.addTx,
+			"settle": p.settle, "admit": p.admit, "": p.compareNowAndThen,
+		})
+		p.compare()
+	})
+}
+
+type player struct {
+	*rapid.T
+	t     *testing.T
+	store Store
+	model *model
+	made  uint64 // how many values that must differ were made
+	steps int
+}
+
+// try runs an operation on a copy of the model, which becomes the model if it
+// succeeds, and compares the outcome with the store's.
+func (p *player) try(got error, operation func(*model) error) {
+	next := p.model.clone()
+	want := operation(next)
+	if !errors.Is(got, want) {
+		p.Fatalf("got error %v, want %v", got, want)
+	}
+	if want == nil {
+		p.model = next
+	}
+}
+
+func (p *player) unlike() uint64 {
+	p.made++
+	return p.model.chain<<16 | p.made
+}
+
+func (p *player) now() boxoffice.Timestamp { return now + boxoffice.Timestamp(p.unlike()&0xffff) }
+
+// pick draws one of a map's keys.
+func pick[V any](p *player, name string, from map[boxoffice.UUID]V) boxoffice.UUID {
+	if len(from) == 0 {
+		p.Skip("there is none")
+	}
+	return rapid.SampledFrom(slices.Sorted(maps.Keys(from))).Draw(p.T, name)
+}
+
+func (p *player) create(*rapid.T) {
+	if len(p.model.orders) == 4 {
+		p.Skip("enough orders")
+	}
+	record := quoted(p.t, rapid.SampledFrom([]boxoffice.Requester{alice, bob}).Draw(p.T, "requester"))
+	_, created, err := p.store.Create(p.Context(), record)
+	if err != nil || !created {
+		p.Fatalf("created %t: %v", created, err)
+	}
+	p.model.orders[record.ID] = record
+}
+
+func (p *player) begin(*rapid.T) {
+	record := p.model.record(pick(p, "order", p.model.orders))
+	intent := paying(p.t, record, wallet, rapid.Uint64Range(0, 4).Draw(p.T, "permit nonce"))
+	intent.ChainID, intent.SubmittedAt = p.model.chain, p.now()
+	var replaces *boxoffice.UUID
+	switch rapid.SampledFrom([]string{"the last", "nothing", "any"}).Draw(p.T, "replaces") {
+	case "the last":
+		if record.Payment != nil {
+			replaces = &record.Payment.ID
+		}
+	case "any":
+		replaces = pointer(pick(p, "replaced", p.model.intents))
+	}
+	p.try(p.store.BeginPayment(p.Context(), intent, replaces), func(m *model) error { return m.begin(intent, replaces) })
+}
+
+func (p *player) openSlot(*rapid.T) {
+	slot := carrying(rapid.Uint64Range(0, 9).Draw(p.T, "wallet nonce"))
+	slot.ChainID, slot.OpenedAt, slot.Txs = p.model.chain, p.now(), []payment.Tx{signed(p.unlike())}
+	waiting := p.model.choose(func(i payment.Intent) bool { return i.State == payment.Waiting })
+	for _, intent := range waiting {
+		if rapid.IntRange(0, 3).Draw(p.T, "carried") > 0 {
+			slot.Intents = append(slot.Intents, payment.Intent{ID: intent.ID})
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(p.T, "wrong") == 0 {
+		slot.Intents = append(slot.Intents, payment.Intent{ID: pick(p, "also carried", p.model.intents)})
+	}
+	p.try(p.store.OpenSlot(p.Context(), slot), func(m *model) error { return m.openSlot(slot) })
+}
+
+func (p *player) addTx(*rapid.T) {
+	slotID, tx := pick(p, "slot", p.model.slots), signed(p.unlike())
+	p.try(p.store.AddTx(p.Context(), slotID, tx), func(m *model) error { return m.addTx(slotID, tx) })
+}
+
+func (p *player) settle(*rapid.T) {
+	var (
+		slotID  *boxoffice.UUID
+		decided []boxoffice.UUID
+	)
+	if rapid.Bool().Draw(p.T, "with a slot") {
+		slotID = pointer(pick(p, "slot", p.model.slots))
+		for _, intent := range p.model.slots[*slotID].Intents {
+			if rapid.IntRange(0, 7).Draw(p.T, "left out") > 0 {
+				decided = append(decided, intent.ID)
+			}
+		}
+	}
+	for range rapid.IntRange(0, 2).Draw(p.T, "further decisions") {
+		decided = append(decided, pick(p, "decided", p.model.intents))
+	}
+	var decisions []payment.Decision
+	for _, id := range decided {
+		decision := payment.Decision{
+			IntentID: id,
+			Verdict: rapid.SampledFrom([]payment.Verdict{
+				payment.VerdictSettled, payment.VerdictSettled, payment.VerdictFailed, payment.VerdictReleased}).Draw(p.T, "verdict"),
+		}
+		switch decision.Verdict {
+		case payment.VerdictSettled:
+			log := rapid.Uint64Range(0, 15).Draw(p.T, "log")
+			decision.Evidence = transfer(p.model.chain<<16 | 0xff00 | log)
+		case payment.VerdictFailed:
+			decision.Reason = fmt.Sprint("reason ", p.unlike())
+			decision.Final = rapid.Bool().Draw(p.T, "final")
+		}
+		decisions = append(decisions, decision)
+	}
+	at := p.now()
+	p.try(p.store.Settle(p.Context(), slotID, decisions, at), func(m *model) error { return m.settle(slotID, decisions, at) })
+}
+
+func (p *player) admit(*rapid.T) {
+	orders := maps.Clone(p.model.orders)
+	if rapid.Bool().Draw(p.T, "paid") {
+		maps.DeleteFunc(orders, func(_ boxoffice.UUID, record order.Record) bool { return record.Status != boxoffice.Paid })
+	}
+	record := orders[pick(p, "order", orders)]
+	opened, at := job(record.Requester, record.ID), p.now()
+	result := work.Opened{Kind: work.KindJob, ID: opened.ID}
+	p.try(p.store.Admit(p.Context(), record.ID, at, func(tx work.Tx) (work.Opened, error) {
+		return result, tx.InsertJob(p.Context(), opened)
+	}), func(m *model) error { return m.admit(record.ID, at, result) })
+	_, err := p.store.Job(p.Context(), record.Requester, opened.ID)
+	if kept := err == nil; kept != (p.model.orders[record.ID].Admission != nil && p.model.orders[record.ID].Admission.Opened == result) {
+		p.Fatalf("the job that was opened is kept: %t", kept)
+	}
+}
+
+// compareNowAndThen saves most of the time of compare: what a wrong write did
+// stays to be seen.
+func (p *player) compareNowAndThen(*rapid.T) {
+	if p.steps++; p.steps%4 == 0 {
+		p.compare()
+	}
+}
+
+// compare reads everything of this model's chain from the store.
+func (p *player) compare() {
+	var unadmitted []order.Record
+	for id := range p.model.orders {
+		want := p.model.record(id)
+		got, err := p.store.Order(p.Context(), want.Requester, id)
+		p.same("order", got, want, err)
+		if want.Status == boxoffice.Paid && want.Admission == nil {
+			unadmitted = append(unadmitted, want)
+		}
+	}
+	slices.SortFunc(unadmitted, func(a, b order.Record) int {
+		return cmp.Or(cmp.Compare(*a.PaidAt, *b.PaidAt), cmp.Compare(a.ID, b.ID))
+	})
+	stored, err := p.store.Unadmitted(p.Context(), 1_000_000)
+	stored = slices.DeleteFunc(stored, func(r order.Record) bool { _, ours := p.model.orders[r.ID]; return !ours })
+	p.same("unadmitted", stored, unadmitted, err)
+
+	waiting, err := p.store.Waiting(p.Context(), p.model.chain, 100)
+	p.same("waiting", waiting, p.model.choose(func(i payment.Intent) bool { return i.State == payment.Waiting }), err)
+	doubtful, err := p.store.Doubtful(p.Context(), p.model.chain, 100)
+	p.same("doubtful", doubtful, p.model.choose(func(i payment.Intent) bool {
+		return i.State == payment.Failed && !i.Final && p.model.last[i.OrderID] == i.ID
+	}), err)
+	slots, err := p.store.Slots(p.Context(), p.model.chain, sender)
+	p.same("slots", slots, p.model.openSlots(), err)
+
+	alive := p.model.choose(func(i payment.Intent) bool { return i.State == payment.Waiting || i.State == payment.Sent })
+	var want boxoffice.Amount
+	for _, intent := range alive {
+		want, _ = want.Add(intent.Permit.Permitted.Amount)
+	}
+	if len(alive) > 0 {
+		promised, err := p.store.Promised(p.Context(), alive[0].Permit, p.model.chain)
+		p.same("promised", promised, want, err)
+	}
+}
+
+func (p *player) same(what string, got, want any, err error) {
+	if err != nil {
+		p.Fatalf("%s: %v", what, err)
+	}
+	if reflect.DeepEqual(got, want) { // cheap, unlike the comparison that can tell the difference
+		return
+	}
+	if diff := diff.Diff(want, got, comparing...); diff != "" {
+		p.Fatalf("%s (-want +got)\n%s", what, diff)
+	}
+}

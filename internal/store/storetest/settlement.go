@@ -1,0 +1,336 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"boxoffice"
+	"boxoffice/internal/order"
+	"boxoffice/internal/payment"
+)
+
+var settlementTests = map[string]func(*testing.T, Store){
+	"Lease": func(t *testing.T, store Store) {
+		steps := []struct {
+			name       string
+			holder     string
+			now, until boxoffice.Timestamp
+			want       error
+		}{
+			{"free", "a", now, now + minute, nil},
+			{"held by another", "b", now, now + 2*minute, payment.ErrLost},
+			{"held by another until the last moment", "b", now + minute - 1, now + 2*minute, payment.ErrLost},
+			{"renewed", "a", now + 1, now + 2*minute, nil},
+			{"held after renewal", "b", now + minute, now + 3*minute, payment.ErrLost},
+			{"ended", "b", now + 2*minute, now + 3*minute, nil},
+			{"lost to the new holder", "a", now + 2*minute, now + 4*minute, payment.ErrLost},
+			{"given up", "b", now + 2*minute, now + 2*minute, nil},
+			{"taken after it was given up", "a", now + 2*minute, now + 4*minute, nil},
+		}
+		for _, step := range steps {
+			if err := store.Lease(t.Context(), "settler", step.holder, step.now, step.until); err != step.want {
+				wantError(t, err, step.want)
+				t.Log("at step:", step.name)
+			}
+		}
+		fatal(t, store.Lease(t.Context(), "another settler", "b", now, now+minute))
+	},
+
+	"LeaseRace": func(t *testing.T, store Store) {
+		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+			return store.Lease(ctx, "settler", string(rune('a'+i)), now, now+minute)
+		}); won != 1 {
+			t.Errorf("%d settlers hold one lease", won)
+		}
+	},
+
+	"OpenSlot": func(t *testing.T, store Store) {
+		_, first := begin(t, store, alice, 1)
+		_, second := begin(t, store, bob, 2)
+		_, third := begin(t, store, alice, 3)
+		late, early := carrying(12, third, first), carrying(11, second)
+		fatal(t, store.OpenSlot(t.Context(), late))
+		fatal(t, store.OpenSlot(t.Context(), early))
+		replacement, another := signed(900), signed(800)
+		fatal(t, store.AddTx(t.Context(), late.ID, replacement))
+		fatal(t, store.AddTx(t.Context(), late.ID, another))
+
+		for _, intent := range []*payment.Intent{&late.Intents[0], &late.Intents[1], &early.Intents[0]} {
+			intent.State = payment.Sent
+		}
+		late.Txs = append(late.Txs, replacement, another)
+		got, err := store.Slots(t.Context(), chainID, sender)
+		fatal(t, err)
+		same(t, got, []payment.Slot{early, late})
+
+		waiting, err := store.Waiting(t.Context(), chainID, 10)
+		fatal(t, err)
+		same(t, waiting, []payment.Intent(nil))
+		for _, elsewhere := range []func() ([]payment.Slot, error){
+			func() ([]payment.Slot, error) { return store.Slots(t.Context(), chainID+1, sender) },
+			func() ([]payment.Slot, error) { return store.Slots(t.Context(), chainID, wallet) },
+		} {
+			got, err := elsewhere()
+			fatal(t, err)
+			same(t, got, []payment.Slot(nil))
+		}
+	},
+
+	"OpenSlotLost": func(t *testing.T, store Store) {
+		_, sent := begin(t, store, alice, 1)
+		_, waiting := begin(t, store, alice, 2)
+		open := carrying(5, sent)
+		fatal(t, store.OpenSlot(t.Context(), open))
+		sameTx := carrying(6, waiting)
+		sameTx.Txs[0].Hash = open.Txs[0].Hash
+		elsewhere := carrying(6, waiting)
+		elsewhere.ChainID++
+		for name, slot := range map[string]payment.Slot{
+			"nonce taken":          carrying(5, waiting),
+			"intent sent already":  carrying(6, waiting, sent),
+			"intent unknown":       carrying(6, waiting, paying(t, quoted(t, alice), wallet, 3)),
+			"intent twice":         carrying(6, waiting, waiting),
+			"transaction saved":    sameTx,
+			"intent of else chain": elsewhere,
+		} {
+			t.Run(name, func(t *testing.T) {
+				wantError(t, store.OpenSlot(t.Context(), slot), payment.ErrLost)
+				got, err := store.Waiting(t.Context(), chainID, 10)
+				fatal(t, err)
+				same(t, got, []payment.Intent{waiting})
+				slots, err := store.Slots(t.Context(), slot.ChainID, sender)
+				fatal(t, err)
+				if slot.ChainID == chainID && (len(slots) != 1 || len(slots[0].Txs) != 1) || slot.ChainID != chainID && len(slots) != 0 {
+					t.Errorf("open slots: %v", slots)
+				}
+			})
+		}
+		fatal(t, store.OpenSlot(t.Context(), carrying(6, waiting)))
+	},
+
+	"OpenSlotRace": func(t *testing.T, store Store) {
+		_, intent := begin(t, store, alice, 1)
+		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+			return store.OpenSlot(ctx, carrying(uint64(i), intent))
+		}); won != 1 {
+			t.Errorf("%d slots carry one payment", won)
+		}
+	},
+
+	"WalletNonceRace": func(t *testing.T, store Store) {
+		intents := make([]payment.Intent, racers)
+		for i := range intents {
+			_, intents[i] = begin(t, store, alice, uint64(i))
+		}
+		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+			return store.OpenSlot(ctx, carrying(1, intents[i]))
+		}); won != 1 {
+			t.Errorf("%d slots have one wallet nonce", won)
+		}
+	},
+
+	"AddTxLost": func(t *testing.T, store Store) {
+		_, intent := begin(t, store, alice, 1)
+		slot := carrying(1, intent)
+		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrLost)
+		fatal(t, store.OpenSlot(t.Context(), slot))
+		wantError(t, store.AddTx(t.Context(), slot.ID, slot.Txs[0]), payment.ErrLost)
+		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{settledBy(intent, transfer(1))}, now))
+		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrLost)
+	},
+
+	"SettleSlot": func(t *testing.T, store Store) {
+		good, goodIntent := begin(t, store, alice, 1)
+		bad, badIntent := begin(t, store, alice, 2)
+		back, backIntent := begin(t, store, bob, 3)
+		slot := carrying(1, goodIntent, badIntent, backIntent)
+		fatal(t, store.OpenSlot(t.Context(), slot))
+		at := now + 3*minute
+		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{
+			settledBy(goodIntent, transfer(1)), failed(badIntent, true), released(backIntent),
+		}, at))
+
+		goodIntent.State, goodIntent.Evidence = payment.Settled, transfer(1)
+		good.Status, good.PaidAt, good.Payment = boxoffice.Paid, &at, &goodIntent
+		badIntent.State, badIntent.Final, badIntent.Reason = payment.Failed, true, failed(badIntent, true).Reason
+		bad.Status, bad.Payment = boxoffice.PaymentFailed, &badIntent
+		back.Status, back.Payment = boxoffice.PaymentPending, &backIntent
+		for _, want := range []order.Record{good, bad, back} {
+			got, err := store.Order(t.Context(), want.Requester, want.ID)
+			fatal(t, err)
+			same(t, got, want)
+		}
+
+		slots, err := store.Slots(t.Context(), chainID, sender)
+		fatal(t, err)
+		same(t, slots, []payment.Slot(nil))
+		wantError(t, store.Settle(t.Context(), &slot.ID, nil, now), payment.ErrLost) // closed
+		wantError(t, store.OpenSlot(t.Context(), carrying(1, backIntent)), payment.ErrLost)
+		fatal(t, store.OpenSlot(t.Context(), carrying(2, backIntent))) // released: it can be sent again
+	},
+
+	"SettleIsAllOrNothing": func(t *testing.T, store Store) {
+		paid, paidIntent := pay(t, store, bob, 9)
+		finalOrder, final := begin(t, store, bob, 8)
+		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(final, true)}, now))
+		first, firstIntent := begin(t, store, alice, 1)
+		second, secondIntent := begin(t, store, alice, 2)
+		waiting, waitingIntent := begin(t, store, alice, 3)
+		slot := carrying(1, firstIntent, secondIntent)
+		fatal(t, store.OpenSlot(t.Context(), slot))
+		unknown := paying(t, quoted(t, alice), wallet, 4)
+		good := settledBy(firstIntent, transfer(1))
+		noEvidence, noReason, noVerdict := settledBy(secondIntent, nil), failed(secondIntent, false), released(secondIntent)
+		noReason.Reason, noVerdict.Verdict = "", "perhaps"
+
+		for name, test := range map[string]struct {
+			slot      *boxoffice.UUID
+			decisions []payment.Decision
+			want      error // nil: another one, for a mistake of the caller
+		}{
+			"an intent of the slot undecided":   {&slot.ID, []payment.Decision{good}, payment.ErrLost},
+			"an intent unknown":                 {&slot.ID, []payment.Decision{good, failed(secondIntent, false), failed(unknown, false)}, payment.ErrLost},
+			"an intent settled before":          {&slot.ID, []payment.Decision{good, failed(secondIntent, false), failed(paidIntent, true)}, payment.ErrLost},
+			"an intent settled twice":           {&slot.ID, []payment.Decision{good, good, failed(secondIntent, false)}, payment.ErrLost},
+			"an intent final before":            {&slot.ID, []payment.Decision{good, failed(secondIntent, false), settledBy(final, transfer(3))}, payment.ErrLost},
+			"a waiting intent released":         {&slot.ID, []payment.Decision{good, failed(secondIntent, false), released(waitingIntent)}, payment.ErrLost},
+			"a log credited before":             {&slot.ID, []payment.Decision{good, settledBy(secondIntent, transfer(9))}, payment.ErrCredited},
+			"a log credited twice":              {&slot.ID, []payment.Decision{good, settledBy(secondIntent, transfer(1))}, payment.ErrCredited},
+			"a sent intent without its slot":    {nil, []payment.Decision{failed(waitingIntent, false), good}, payment.ErrLost},
+			"a slot unknown":                    {pointer(boxoffice.NewUUID()), []payment.Decision{good, failed(secondIntent, false)}, payment.ErrLost},
+			"a sent intent released, no slot":   {nil, []payment.Decision{released(firstIntent)}, payment.ErrLost},
+			"settled without evidence":          {&slot.ID, []payment.Decision{good, noEvidence}, nil},
+			"failed without a reason":           {&slot.ID, []payment.Decision{good, noReason}, nil},
+			"a verdict that there is not":       {&slot.ID, []payment.Decision{good, noVerdict}, nil},
+			"failed again, and no more certain": {nil, []payment.Decision{failed(waitingIntent, false), failed(waitingIntent, false)}, payment.ErrLost},
+		} {
+			t.Run(name, func(t *testing.T) {
+				err := store.Settle(t.Context(), test.slot, test.decisions, now+minute)
+				if test.want != nil {
+					wantError(t, err, test.want)
+				} else if err == nil || errors.Is(err, payment.ErrLost) || errors.Is(err, payment.ErrCredited) {
+					t.Errorf("got error %v, want one that is no outcome", err)
+				}
+				wantStatus(t, store, paid, boxoffice.Paid)
+				wantStatus(t, store, finalOrder, boxoffice.PaymentFailed)
+				wantStatus(t, store, first, boxoffice.PaymentPending)
+				wantStatus(t, store, second, boxoffice.PaymentPending)
+				wantStatus(t, store, waiting, boxoffice.PaymentPending)
+				slots, err := store.Slots(t.Context(), chainID, sender)
+				fatal(t, err)
+				if len(slots) != 1 || len(slots[0].Intents) != 2 {
+					t.Errorf("open slots: %v", slots)
+				}
+			})
+		}
+		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{good, released(secondIntent), failed(waitingIntent, true)}, now))
+	},
+
+	"SettleRace": func(t *testing.T, store Store) {
+		record, intent := begin(t, store, alice, 1)
+		slot := carrying(1, intent)
+		fatal(t, store.OpenSlot(t.Context(), slot))
+		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+			if i%2 == 0 {
+				return store.Settle(ctx, &slot.ID, []payment.Decision{settledBy(intent, transfer(uint64(i)))}, now)
+			}
+			return store.Settle(ctx, &slot.ID, []payment.Decision{failed(intent, true)}, now)
+		}); won != 1 {
+			t.Errorf("%d settlers decided one payment", won)
+		}
+		got, last := status(t, store, record)
+		if (got == boxoffice.Paid) != (last.State == payment.Settled) || (got == boxoffice.PaymentFailed) != (last.State == payment.Failed) {
+			t.Errorf("the order is %s, its payment %s", got, last.State)
+		}
+	},
+
+	"EvidenceRace": func(t *testing.T, store Store) {
+		intents := make([]payment.Intent, racers)
+		for i := range intents {
+			_, intents[i] = begin(t, store, alice, uint64(i))
+		}
+		if won := race(t, payment.ErrCredited, func(ctx context.Context, i int) error {
+			return store.Settle(ctx, nil, []payment.Decision{settledBy(intents[i], transfer(1))}, now)
+		}); won != 1 {
+			t.Errorf("one Transfer log paid %d orders", won)
+		}
+	},
+
+	"LogsOfOneTransaction": func(t *testing.T, store Store) {
+		_, first := begin(t, store, alice, 1)
+		_, second := begin(t, store, alice, 2)
+		one, two := transfer(1), transfer(1)
+		two.LogIndex++
+		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(first, one), settledBy(second, two)}, now))
+	},
+
+	"Doubtful": func(t *testing.T, store Store) {
+		doubtful := func() []payment.Intent {
+			t.Helper()
+			intents, err := store.Doubtful(t.Context(), chainID, 10)
+			fatal(t, err)
+			return intents
+		}
+		late, lateIntent := begin(t, store, alice, 1)
+		dead, deadIntent := begin(t, store, alice, 2)
+		replaced, replacedIntent := begin(t, store, alice, 3)
+		begin(t, store, alice, 4)
+		pay(t, store, alice, 5)
+		same(t, doubtful(), []payment.Intent(nil))
+
+		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{
+			failed(lateIntent, false), failed(deadIntent, false), failed(replacedIntent, false),
+		}, now))
+		for _, intent := range []*payment.Intent{&lateIntent, &deadIntent, &replacedIntent} {
+			intent.State, intent.Reason = payment.Failed, failed(*intent, false).Reason
+		}
+		same(t, doubtful(), []payment.Intent{lateIntent, deadIntent, replacedIntent})
+
+		// A payment that was replaced is settled by nobody: the one after it is.
+		next := paying(t, replaced, wallet, 3)
+		fatal(t, store.BeginPayment(t.Context(), next, &replacedIntent.ID))
+		same(t, doubtful(), []payment.Intent{lateIntent, deadIntent})
+		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrLost)
+		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(next, true)}, now))
+		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrLost)
+
+		// A permit that dies: only that changes, and only once.
+		because := failed(deadIntent, true)
+		because.Reason = "permit2_nonce_spent"
+		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{because}, now))
+		deadIntent.Final = true
+		got, last := status(t, store, dead)
+		same(t, last, &deadIntent)
+		same(t, got, boxoffice.PaymentFailed)
+		same(t, doubtful(), []payment.Intent{lateIntent})
+		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{because}, now), payment.ErrLost)
+
+		// Money that moved late is credited.
+		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(lateIntent, transfer(1))}, now+minute))
+		lateIntent.State, lateIntent.Reason, lateIntent.Evidence = payment.Settled, "", transfer(1)
+		got, last = status(t, store, late)
+		same(t, last, &lateIntent)
+		same(t, got, boxoffice.Paid)
+		same(t, doubtful(), []payment.Intent(nil))
+		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{failed(lateIntent, true)}, now), payment.ErrLost)
+	},
+
+	"LateSettlementAgainstReplacement": func(t *testing.T, store Store) {
+		record, first := begin(t, store, alice, 1)
+		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(first, false)}, now))
+		second := paying(t, record, wallet, 1)
+		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+			if i%2 == 0 {
+				return store.BeginPayment(ctx, second, &first.ID)
+			}
+			return store.Settle(ctx, nil, []payment.Decision{settledBy(first, transfer(1))}, now)
+		}); won != 1 {
+			t.Errorf("%d transitions left one state", won)
+		}
+		got, last := status(t, store, record)
+		if paid := got == boxoffice.Paid; paid != (last.ID == first.ID) {
+			t.Errorf("the order is %s with payment %s", got, last.State)
+		}
+	},
+}

@@ -1,0 +1,307 @@
+// Package storetest is what every engine of the store has to pass: one suite
+// over the interfaces that order, payment, work and action declare, races and
+// faults included. It looks through those interfaces alone.
+package storetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/big"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"boxoffice"
+	"boxoffice/internal/action"
+	"boxoffice/internal/order"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/work"
+	"boxoffice/x402"
+)
+
+// Store is everything that an engine implements.
+type Store interface {
+	order.Store
+	payment.Store
+	work.Store
+	action.Originals
+}
+
+// Open returns an empty store that lives as long as the test.
+type Open func(testing.TB) Store
+
+// Run runs the suite against the stores that open returns.
+func Run(t *testing.T, open Open) {
+	subjects := []struct {
+		name  string
+		tests map[string]func(*testing.T, Store)
+	}{
+		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests},
+		{"Admission", admissionTests}, {"Work", workTests}, {"Faults", faultTests},
+	}
+	for _, subject := range subjects {
+		t.Run(subject.name, func(t *testing.T) {
+			for name, test := range subject.tests {
+				t.Run(name, func(t *testing.T) { test(t, open(t)) })
+			}
+		})
+	}
+	t.Run("Model", func(t *testing.T) { testModel(t, open(t)) })
+}
+
+// racers is how many calls of a race start at once.
+const racers = 20
+
+const (
+	chainID = 8453
+	now     = boxoffice.Timestamp(1_780_000_000_000)
+	minute  = boxoffice.Timestamp(60_000)
+)
+
+var (
+	alice  = requester("alice")
+	bob    = requester("bob")
+	wallet = address("wallet")
+	other  = address("another wallet")
+	token  = address("token")
+	payTo  = address("recipient")
+	sender = address("settlement key")
+)
+
+func requester(name string) boxoffice.Requester {
+	return boxoffice.Requester(crypto.Keccak256Hash([]byte("requester " + name)))
+}
+
+func address(name string) common.Address {
+	return common.BytesToAddress(crypto.Keccak256([]byte("address " + name)))
+}
+
+// digest returns a hash that is different for every n.
+func digest(n uint64) common.Hash {
+	return crypto.Keccak256Hash(binary.BigEndian.AppendUint64(nil, n))
+}
+
+func amount(n uint64) boxoffice.Amount { return x402.NewUint256(n) }
+
+// most is the largest Amount.
+var most = func() boxoffice.Amount {
+	one := big.NewInt(1)
+	most, err := x402.Uint256FromBig(new(big.Int).Sub(new(big.Int).Lsh(one, 256), one))
+	if err != nil {
+		panic(err)
+	}
+	return most
+}()
+
+func pointer[T any](v T) *T { return &v }
+
+// quoted returns an order as the Flow would save it.
+func quoted(t testing.TB, owner boxoffice.Requester) order.Record {
+	t.Helper()
+	id := boxoffice.NewUUID()
+	input := `{"objective":"compare É, \"quotes\" and 'ticks'","template":"research"}`
+	inputHash, err := boxoffice.HashJSON([]byte(input))
+	fatal(t, err)
+	quote := boxoffice.Quote{
+		V: boxoffice.QuoteVersion, ID: id, Action: boxoffice.ActionScheduleCreate, PolicyVersion: "schedule-1", InputHash: inputHash,
+		IssuedAt: int64(now) / 1000, ExpiresAt: int64(now)/1000 + 600,
+		Payment: boxoffice.Payment{
+			Scheme: x402.SchemeExact, Network: x402.Network(chainID), Asset: token, Amount: amount(300), PayTo: payTo, Decimals: 18,
+		},
+		UnitAmount: pointer(amount(100)), Runs: 3, Payer: &wallet, Terms: boxoffice.AdmissionTerms,
+	}
+	quote.QuoteHash, err = quote.Seal()
+	fatal(t, err)
+	return order.Record{
+		Order: boxoffice.Order{
+			ID: id, RequestKey: boxoffice.NewUUID(), Status: boxoffice.Quoted, Quote: quote, InputJSON: input, CreatedAt: now,
+		},
+		Requester:     owner,
+		SubmittedHash: boxoffice.Hash(digest(1)),
+		Requirements: x402.Requirements{
+			Scheme: x402.SchemeExact, Network: quote.Payment.Network, Asset: token, Amount: quote.Payment.Amount, PayTo: payTo,
+			MaxTimeoutSeconds: 300, Extra: &x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: "Dollar", Version: "2"},
+		},
+	}
+}
+
+// paying returns a payment for an order with a Permit2 nonce of the wallet.
+func paying(t testing.TB, record order.Record, from common.Address, nonce uint64) payment.Intent {
+	t.Helper()
+	return payingWith(t, record, from, amount(nonce))
+}
+
+func payingWith(t testing.TB, record order.Record, from common.Address, nonce boxoffice.Amount) payment.Intent {
+	t.Helper()
+	id := boxoffice.NewUUID()
+	signature := slices.Concat(digest(1).Bytes(), crypto.Keccak256([]byte(id)), []byte{27})
+	payload := x402.Payload{
+		X402Version: x402.Version,
+		Resource:    &x402.Resource{URL: "https://example.com/requests/" + string(record.ID) + "/submit"},
+		Accepted:    record.Requirements,
+		Payload: x402.Permit2Payload{
+			Signature: signature,
+			Authorization: x402.Authorization{
+				From: from, Permitted: x402.Permitted{Token: record.Requirements.Asset, Amount: record.Requirements.Amount},
+				Spender: x402.ExactProxy, Nonce: nonce, Deadline: amount(uint64(now)/1000 + 300),
+				Witness: x402.Witness{To: record.Requirements.PayTo},
+			},
+		},
+	}
+	header, err := x402.EncodeHeader(payload)
+	fatal(t, err)
+	sent, err := x402.ParsePayment(header)
+	fatal(t, err)
+	return payment.Intent{
+		ID: id, OrderID: record.ID, ChainID: chainID,
+		Permit:  payment.Permit{Authorization: payload.Payload.Authorization, Signature: signature},
+		Payload: sent.Raw, PayloadHash: sent.Hash, QuoteSignature: boxoffice.Signature(signature),
+		State: payment.Waiting, SubmittedAt: now,
+	}
+}
+
+// carrying returns a slot of the sender that carries the intents.
+func carrying(walletNonce uint64, intents ...payment.Intent) payment.Slot {
+	return payment.Slot{
+		ID: boxoffice.NewUUID(), ChainID: chainID, Sender: sender, WalletNonce: walletNonce,
+		Txs: []payment.Tx{signed(walletNonce << 32)}, Intents: intents, OpenedAt: now,
+	}
+}
+
+// signed returns a transaction that is different for every n.
+func signed(n uint64) payment.Tx {
+	hash := digest(n)
+	return payment.Tx{
+		Hash: hash, Raw: append([]byte{2, 0, 0xff}, hash[:]...), GasLimit: 100_000 + n%7, FeeCap: amount(30_000_000_000 + n), TipCap: amount(n), SignedAt: now,
+	}
+}
+
+// transfer returns evidence that is different for every n.
+func transfer(n uint64) *payment.Evidence {
+	return &payment.Evidence{TxHash: digest(n), LogIndex: uint(n % 5), BlockNumber: 1000 + n, SettledAt: now + minute}
+}
+
+func settledBy(intent payment.Intent, evidence *payment.Evidence) payment.Decision {
+	return payment.Decision{IntentID: intent.ID, Verdict: payment.VerdictSettled, Evidence: evidence}
+}
+
+func failed(intent payment.Intent, final bool) payment.Decision {
+	return payment.Decision{IntentID: intent.ID, Verdict: payment.VerdictFailed, Reason: "permit2_simulation_failed", Final: final}
+}
+
+func released(intent payment.Intent) payment.Decision {
+	return payment.Decision{IntentID: intent.ID, Verdict: payment.VerdictReleased}
+}
+
+// create saves a new order of the owner.
+func create(t testing.TB, store Store, owner boxoffice.Requester) order.Record {
+	t.Helper()
+	record := quoted(t, owner)
+	_, created, err := store.Create(t.Context(), record)
+	fatal(t, err)
+	if !created {
+		t.Fatal("the order was not created")
+	}
+	return record
+}
+
+// begin saves a new order of the owner and a payment for it.
+func begin(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64) (order.Record, payment.Intent) {
+	t.Helper()
+	record := create(t, store, owner)
+	intent := paying(t, record, wallet, nonce)
+	fatal(t, store.BeginPayment(t.Context(), intent, nil))
+	return record, intent
+}
+
+// pay saves a new order of the owner that is paid.
+func pay(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64) (order.Record, payment.Intent) {
+	t.Helper()
+	record, intent := begin(t, store, owner, nonce)
+	fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(intent, transfer(nonce))}, now+minute))
+	return record, intent
+}
+
+// admit saves a new admitted order of the owner, and what open creates for it.
+func admit(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64, open func(work.Tx, work.Owner) (work.Opened, error)) order.Record {
+	t.Helper()
+	record, _ := pay(t, store, owner, nonce)
+	fatal(t, store.Admit(t.Context(), record.ID, now+2*minute, func(tx work.Tx) (work.Opened, error) {
+		return open(tx, work.Owner{Requester: owner, Payer: wallet, OrderID: record.ID})
+	}))
+	return record
+}
+
+// status reads how an order and its last payment stand.
+func status(t testing.TB, store Store, record order.Record) (boxoffice.State, *payment.Intent) {
+	t.Helper()
+	got, err := store.Order(t.Context(), record.Requester, record.ID)
+	fatal(t, err)
+	return got.Status, got.Payment
+}
+
+func wantStatus(t testing.TB, store Store, record order.Record, want boxoffice.State) {
+	t.Helper()
+	if got, _ := status(t, store, record); got != want {
+		t.Errorf("the order is %s, want %s", got, want)
+	}
+}
+
+// race calls do from many goroutines at once and returns how many calls
+// succeeded. The others must fail with lost.
+func race(t testing.TB, lost error, do func(ctx context.Context, i int) error) (won int) {
+	t.Helper()
+	errs := make([]error, racers)
+	start := make(chan struct{})
+	var racing sync.WaitGroup
+	for i := range racers {
+		racing.Go(func() {
+			<-start
+			errs[i] = do(t.Context(), i)
+		})
+	}
+	close(start)
+	racing.Wait()
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			won++
+		case !errors.Is(err, lost):
+			t.Errorf("a racer failed: %v", err)
+		}
+	}
+	return won
+}
+
+func fatal(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantError(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("got error %v, want %v", err, want)
+	}
+}
+
+// same compares records by their values; Uint256 compares with ==.
+func same(t testing.TB, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, comparing...); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+var comparing = []cmp.Option{
+	cmp.Comparer(func(a, b boxoffice.Amount) bool { return a == b }),
+	cmpopts.EquateEmpty(),
+}
