@@ -152,7 +152,7 @@ func Default() Config {
 		},
 		Limits: LimitsConfig{
 			PerToken:   RateConfig{PerSecond: 10, Burst: 40},
-			PerAddress: RateConfig{PerSecond: 20, Burst: 80},
+			PerAddress: RateConfig{PerSecond: 20, Burst: 80}, TrustedProxies: []netip.Prefix{},
 		},
 		Judge: JudgeConfig{Timeout: seconds(10)},
 		Log:   LogConfig{Level: "info", Format: "text"},
@@ -174,7 +174,11 @@ func Load(file string) (Config, error) {
 	}
 	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, _ := wrong.Position()
-		return Config{}, fmt.Errorf("%s:%d: %s: %w", file, row, strings.Join(wrong.Key(), "."), err)
+		place := fmt.Sprintf("%s:%d", file, row)
+		if len(wrong.Key()) > 0 {
+			place += ": " + strings.Join(wrong.Key(), ".")
+		}
+		return Config{}, fmt.Errorf("%s: %w", place, err)
 	}
 	if err != nil {
 		return Config{}, fmt.Errorf("%s: %w", file, err)

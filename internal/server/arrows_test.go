@@ -1,0 +1,97 @@
+package server_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport is the house's plan: what each package may import of the module.
+// Arrows point down only.
+var mayImport = map[string][]string{
+	"internal/strictjson":   {},
+	"internal/crash":        {},
+	"contracts":             {},
+	"x402":                  {"internal/strictjson"},
+	"":                      {"x402", "internal/strictjson"},
+	"client":                {"", "x402"},
+	"api":                   {""},
+	"internal/action":       {"", "x402", "internal/strictjson"},
+	"internal/payment":      {"", "x402", "internal/crash"},
+	"internal/payment/evm":  {"", "x402", "internal/payment"},
+	"internal/work":         {""},
+	"internal/judge":        {"", "internal/action", "internal/strictjson"},
+	"internal/order":        {"", "x402", "internal/strictjson", "internal/action", "internal/payment", "internal/work", "internal/crash"},
+	"internal/httpapi":      {"", "x402", "internal/strictjson", "internal/order", "internal/work"},
+	"internal/store/sqlite": {"", "x402", "internal/strictjson", "internal/action", "internal/order", "internal/payment", "internal/work"},
+}
+
+// Packages that wire parts together may import all but the development chain.
+var wiring = []string{"internal/server", "cmd/boxoffice"}
+
+func TestArrowsPointDown(t *testing.T) {
+	for _, p := range packages(t, "./...") {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, "boxoffice"), "/")
+		allowed, planned := mayImport[name]
+		if !planned {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if imported != "boxoffice" && !strings.HasPrefix(imported, "boxoffice/") {
+				continue
+			}
+			imported = strings.TrimPrefix(strings.TrimPrefix(imported, "boxoffice"), "/")
+			if !slices.Contains(allowed, imported) {
+				t.Errorf("%q imports %q", name, imported)
+			}
+		}
+	}
+}
+
+// The production binary holds no development chain and none of its keys.
+func TestNoDevChainInProduction(t *testing.T) {
+	for _, p := range packages(t, "-deps", "../../cmd/boxoffice") {
+		switch p.ImportPath {
+		case "boxoffice/contracts", "boxoffice/internal/devchain":
+			t.Errorf("boxoffice links %s", p.ImportPath)
+		}
+	}
+	for _, name := range wiring {
+		for _, p := range packages(t, "../../"+name) {
+			if slices.Contains(p.Imports, "boxoffice/internal/devchain") {
+				t.Errorf("%s imports the development chain", name)
+			}
+		}
+	}
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T, args ...string) (list []listed) {
+	t.Helper()
+	command := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports"}, args...)...)
+	if args[0] == "./..." {
+		command.Dir = "../.."
+	}
+	out, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p listed
+		if err := decoder.Decode(&p); err == io.EOF {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}
