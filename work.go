@@ -50,6 +50,49 @@ type Job struct {
 	CreatedAt       Timestamp `json:"createdAt"`
 	UpdatedAt       Timestamp `json:"updatedAt"`
 	Project         *Project  `json:"project"`
+	Nodes           []Node    `json:"nodes,omitempty"` // how far each of its nodes is; not in lists
+}
+
+// NodeState is where a node of a job, or a member of a panel, stands.
+type NodeState string
+
+// The states of nodes.
+const (
+	NodeWaiting NodeState = "waiting" // for other nodes
+	NodeQueued  NodeState = "queued"
+	NodeRunning NodeState = "running"
+	NodeBlocked NodeState = "blocked" // needs input
+	NodeDone    NodeState = "done"
+	NodeFailed  NodeState = "failed" // was tried as often as the operator allows
+)
+
+// Validate checks that s is one of the states of nodes.
+func (s NodeState) Validate() error {
+	return oneOf("", s, NodeWaiting, NodeQueued, NodeRunning, NodeBlocked, NodeDone, NodeFailed)
+}
+
+// Node is how far a step of a job is.
+type Node struct {
+	ID        string     `json:"id"`
+	State     NodeState  `json:"state"`
+	Template  string     `json:"template"`
+	After     []string   `json:"after"`    // the nodes whose results it needs
+	Attempts  int        `json:"attempts"` // runs of the agent that were started
+	Summary   string     `json:"summary,omitempty"`
+	Reason    string     `json:"reason,omitempty"` // what it needs, or why its last run failed
+	StartedAt *Timestamp `json:"startedAt"`        // of the last run
+	EndedAt   *Timestamp `json:"endedAt"`
+}
+
+// Validate checks the node.
+func (n Node) Validate() error {
+	return cmp.Or(
+		rule(n.ID != "", "/id", "is required"),
+		member("/state", n.State),
+		rule(n.Attempts >= 0, "/attempts", "must not be negative"),
+		moment("/startedAt", n.StartedAt),
+		moment("/endedAt", n.EndedAt),
+	)
 }
 
 // The kinds of launches (spec.md §2.9).
@@ -72,6 +115,9 @@ func (j Job) Validate() error {
 		member("/createdAt", j.CreatedAt),
 		member("/updatedAt", j.UpdatedAt),
 	)
+	if err == nil {
+		err = items("/nodes", j.Nodes)
+	}
 	if err == nil && j.LaunchKind != nil {
 		err = oneOf("/launchKind", *j.LaunchKind, LaunchCustomToken, LaunchUniv4Hook, LaunchEVMContracts, LaunchEVMProject)
 	}
@@ -171,19 +217,61 @@ func (p *Project) Validate() error {
 
 // Oracle is a question put to a panel.
 type Oracle struct {
-	ID        UUID      `json:"id"`
-	State     JobState  `json:"state"`
-	Question  string    `json:"question"`
-	PanelSize int       `json:"panelSize"`
-	Options   []string  `json:"options,omitempty"`
-	Context   string    `json:"context,omitempty"`
+	ID        UUID     `json:"id"`
+	State     JobState `json:"state"`
+	Question  string   `json:"question"`
+	PanelSize int      `json:"panelSize"`
+	Options   []string `json:"options,omitempty"`
+	Context   string   `json:"context,omitempty"`
+
+	BlockedReason *string  `json:"blockedReason"`     // null unless it is blocked: the panel was not reached
+	Answer        *Verdict `json:"answer"`            // null until the whole panel answered
+	Tally         []Votes  `json:"tally,omitempty"`   // of the answers so far, most votes first
+	Members       []Member `json:"members,omitempty"` // of the panel, replacements included
+
 	CreatedAt Timestamp `json:"createdAt"`
 	UpdatedAt Timestamp `json:"updatedAt"`
+}
+
+// Verdict is what a panel answered: the choice with the most votes.
+type Verdict struct {
+	Choice string `json:"choice"`
+	Votes  int    `json:"votes"`
+	Of     int    `json:"of"` // the size of the panel; the share is votes of this
+}
+
+// Votes is how many members of a panel made a choice.
+type Votes struct {
+	Choice string `json:"choice"`
+	Votes  int    `json:"votes"`
+}
+
+// Member is one run of the agent on a panel.
+type Member struct {
+	Number  int        `json:"number"` // from 1; above the panel's size are replacements
+	State   NodeState  `json:"state"`
+	Choice  string     `json:"choice,omitempty"`
+	Summary string     `json:"summary,omitempty"` // its grounds
+	Reason  string     `json:"reason,omitempty"`  // why it failed
+	EndedAt *Timestamp `json:"endedAt"`
+}
+
+// Validate checks the member.
+func (m Member) Validate() error {
+	return cmp.Or(
+		rule(m.Number >= 1, "/number", "must be at least 1"),
+		member("/state", m.State),
+		rule((m.Choice != "") == (m.State == NodeDone), "/choice", "must be given exactly if the member is done"),
+		moment("/endedAt", m.EndedAt),
+	)
 }
 
 // Validate checks the oracle.
 func (o Oracle) Validate() error {
 	return cmp.Or(
+		rule((o.BlockedReason != nil) == (o.State == JobBlocked), "/blockedReason", "must be null unless the oracle is blocked"),
+		rule((o.Answer != nil) == (o.State == JobCompleted), "/answer", "must be null until the oracle is completed"),
+		items("/members", o.Members),
 		member("/id", o.ID),
 		member("/state", o.State),
 		rule(o.Question != "", "/question", "is required"),
@@ -233,6 +321,10 @@ type WorkflowNode struct {
 	Objective string   `json:"objective"`
 	Template  string   `json:"template"`
 	After     []string `json:"after"` // the nodes whose results it needs
+
+	State   NodeState `json:"state,omitempty"` // as it is read
+	Summary string    `json:"summary,omitempty"`
+	Reason  string    `json:"reason,omitempty"` // what it needs, or why its last run failed
 }
 
 // Validate checks the node.
@@ -242,6 +334,7 @@ func (n WorkflowNode) Validate() error {
 		rule(n.Objective != "", "/objective", "is required"),
 		rule(n.Template != "", "/template", "is required"),
 		rule(!slices.Contains(n.After, n.ID), "/after", "must not name the node itself"),
+		rule(n.State == "" || n.State.Validate() == nil, "/state", "must be a state of nodes"),
 	)
 }
 
@@ -263,9 +356,38 @@ type Schedule struct {
 	IntervalMinutes int64           `json:"intervalMinutes"`
 	RunsBought      int64           `json:"runsBought"`
 	RunsLeft        int64           `json:"runsLeft"`
-	NextRunAt       *Timestamp      `json:"nextRunAt"` // null when ended
+	NextRunAt       *Timestamp      `json:"nextRunAt"`          // null when ended
+	Missed          string          `json:"missed,omitempty"`   // what becomes of runs that fell due while nothing ran: skip, the default, or catch_up
+	LastRuns        []ScheduledRun  `json:"lastRuns,omitempty"` // newest first
 	CreatedAt       Timestamp       `json:"createdAt"`
 	UpdatedAt       Timestamp       `json:"updatedAt"`
+}
+
+// What becomes of runs that fell due while the service was away. Skipped runs
+// stay bought: they happen later.
+const (
+	MissedSkip    = "skip"
+	MissedCatchUp = "catch_up"
+)
+
+// ScheduledRun is work that a schedule opened.
+type ScheduledRun struct {
+	Number int64     `json:"number"` // counted from 1
+	Kind   string    `json:"kind"`   // job or oracle
+	ID     UUID      `json:"id"`
+	DueAt  Timestamp `json:"dueAt"`
+	At     Timestamp `json:"at"` // when it was opened
+}
+
+// Validate checks the run.
+func (r ScheduledRun) Validate() error {
+	return cmp.Or(
+		rule(r.Number >= 1, "/number", "must be at least 1"),
+		oneOf("/kind", r.Kind, "job", "oracle"),
+		member("/id", r.ID),
+		member("/dueAt", r.DueAt),
+		member("/at", r.At),
+	)
 }
 
 // Validate checks the schedule.
@@ -280,6 +402,8 @@ func (s Schedule) Validate() error {
 		integer("/runsLeft", s.RunsLeft, 0, s.RunsBought),
 		moment("/nextRunAt", s.NextRunAt),
 		rule((s.NextRunAt != nil) == (s.State == ScheduleActive), "/nextRunAt", "must be null exactly if the schedule ended"),
+		oneOf("/missed", s.Missed, "", MissedSkip, MissedCatchUp),
+		items("/lastRuns", s.LastRuns),
 		member("/createdAt", s.CreatedAt),
 		member("/updatedAt", s.UpdatedAt),
 	)

@@ -39,6 +39,11 @@ func TestJobRules(t *testing.T) {
 		{"commit not hex", delivered(func(d *boxoffice.Delivery) { d.Commit = strings.Repeat("g", 40) }), "/delivery/commit"},
 		{"no deliveredAt", delivered(func(d *boxoffice.Delivery) { d.DeliveredAt = nil }), "/delivery/deliveredAt"},
 		{"deliveredAt", delivered(func(d *boxoffice.Delivery) { d.DeliveredAt = some(boxoffice.Timestamp(1 << 62)) }), "/delivery/deliveredAt"},
+		{"a node", func(j *job) {
+			j.Nodes = []boxoffice.Node{{ID: "main", State: boxoffice.NodeRunning, StartedAt: some(someTime)}}
+		}, "ok"},
+		{"a node without a name", func(j *job) { j.Nodes = []boxoffice.Node{{State: boxoffice.NodeRunning}} }, "/nodes/0/id"},
+		{"a node in no state", func(j *job) { j.Nodes = []boxoffice.Node{{ID: "main", State: "completed"}} }, "/nodes/0/state"},
 		{"no project", func(j *job) { j.Project = nil }, "ok"},
 		{"project id", func(j *job) { j.Project.ID = "" }, "/project/id"},
 		{"project version", func(j *job) { j.Project.Version = 0 }, "/project/version"},
@@ -125,6 +130,14 @@ func TestOracleRules(t *testing.T) {
 		{"question", func(o *boxoffice.Oracle) { o.Question = "" }, "/question"},
 		{"panelSize", func(o *boxoffice.Oracle) { o.PanelSize = 0 }, "/panelSize"},
 		{"updatedAt", func(o *boxoffice.Oracle) { o.UpdatedAt = 1 << 62 }, "/updatedAt"},
+		{"completed without an answer", func(o *boxoffice.Oracle) { o.State = boxoffice.JobCompleted }, "/answer"},
+		{"an answer too early", func(o *boxoffice.Oracle) { o.Answer = &boxoffice.Verdict{Choice: "yes", Votes: 1, Of: 5} }, "/answer"},
+		{"blocked without a reason", func(o *boxoffice.Oracle) { o.State = boxoffice.JobBlocked }, "/blockedReason"},
+		{"a member", func(o *boxoffice.Oracle) {
+			o.Members = []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone, Choice: "yes"}}
+		}, "ok"},
+		{"a member that chose nothing", func(o *boxoffice.Oracle) { o.Members = []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone}} }, "/members/0/choice"},
+		{"a member without a number", func(o *boxoffice.Oracle) { o.Members = []boxoffice.Member{{State: boxoffice.NodeQueued}} }, "/members/0/number"},
 	})
 }
 
@@ -145,6 +158,8 @@ func TestWorkflowRules(t *testing.T) {
 		{"node id", func(w *boxoffice.Workflow) { w.Nodes[1].ID = "" }, "/nodes/1/id"},
 		{"node objective", func(w *boxoffice.Workflow) { w.Nodes[0].Objective = "" }, "/nodes/0/objective"},
 		{"node template", func(w *boxoffice.Workflow) { w.Nodes[0].Template = "" }, "/nodes/0/template"},
+		{"node state", func(w *boxoffice.Workflow) { w.Nodes[0].State = boxoffice.NodeDone }, "ok"},
+		{"node in no state", func(w *boxoffice.Workflow) { w.Nodes[0].State = "ended" }, "/nodes/0/state"},
 		{"node after itself", func(w *boxoffice.Workflow) { w.Nodes[1].After = []string{"b"} }, "/nodes/1/after"},
 		{"job", func(w *boxoffice.Workflow) { w.JobID = "" }, "/jobId"},
 	})
@@ -169,6 +184,12 @@ func TestScheduleRules(t *testing.T) {
 		{"interval", func(s *boxoffice.Schedule) { s.IntervalMinutes = 0 }, "/intervalMinutes"},
 		{"runsBought", func(s *boxoffice.Schedule) { s.RunsBought = 0 }, "/runsBought"},
 		{"runsLeft", func(s *boxoffice.Schedule) { s.RunsLeft = 5 }, "/runsLeft"},
+		{"missed", func(s *boxoffice.Schedule) { s.Missed = boxoffice.MissedCatchUp }, "ok"},
+		{"missed otherwise", func(s *boxoffice.Schedule) { s.Missed = "forget" }, "/missed"},
+		{"a run", func(s *boxoffice.Schedule) {
+			s.LastRuns = []boxoffice.ScheduledRun{{Number: 1, Kind: "job", ID: someID, DueAt: someTime, At: someTime}}
+		}, "ok"},
+		{"a run of nothing", func(s *boxoffice.Schedule) { s.LastRuns = []boxoffice.ScheduledRun{{Number: 1, ID: someID}} }, "/lastRuns/0/kind"},
 		{"negative runsLeft", func(s *boxoffice.Schedule) { s.RunsLeft = -1 }, "/runsLeft"},
 	})
 }

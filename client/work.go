@@ -99,6 +99,30 @@ func (c *Client) Job(ctx context.Context, id boxoffice.UUID) (boxoffice.Job, err
 	return get[boxoffice.Job](ctx, c, "/jobs/"+string(id))
 }
 
+// WatchJob reads a job until it is completed or blocked, telling seen each time;
+// nil tells nobody. It returns the job as last read when ctx ends, with the
+// error of ctx.
+func (c *Client) WatchJob(ctx context.Context, id boxoffice.UUID, seen func(boxoffice.Job)) (boxoffice.Job, error) {
+	pause := backoff{next: c.retry.First, longest: c.retry.Longest}
+	var last boxoffice.Job
+	for {
+		job, err := c.Job(ctx, id)
+		if err != nil {
+			return last, err
+		}
+		last = job
+		if seen != nil {
+			seen(job)
+		}
+		if job.State == boxoffice.JobCompleted || job.State == boxoffice.JobBlocked {
+			return job, nil
+		}
+		if err := sleep(ctx, pause.step()); err != nil {
+			return last, err
+		}
+	}
+}
+
 // Oracle reads an oracle.
 func (c *Client) Oracle(ctx context.Context, id boxoffice.UUID) (boxoffice.Oracle, error) {
 	return get[boxoffice.Oracle](ctx, c, "/oracles/"+string(id))

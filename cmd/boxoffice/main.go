@@ -48,6 +48,7 @@ type commands struct {
 	Settings
 
 	Serve  serveCmd  `cmd:"" help:"Run the service."`
+	Worker workerCmd `cmd:"" help:"Run admitted work beside the service, in a process of its own."`
 	Config configCmd `cmd:"" help:"Print a configuration file with every key, its default and what it means."`
 
 	Capabilities capabilitiesCmd `cmd:"" help:"Show what the service sells, and for how much."`
@@ -61,6 +62,7 @@ type commands struct {
 	Oracle       oracleCmd       `cmd:"" help:"Show an oracle."`
 	Workflow     workflowCmd     `cmd:"" help:"Show a workflow."`
 	Schedule     scheduleCmd     `cmd:"" help:"Show a schedule."`
+	Clone        cloneCmd        `cmd:"" help:"Clone what a job delivered, with git."`
 	Approve      approveCmd      `cmd:"" help:"Let Permit2 move the service's token for your wallet: one transaction, once."`
 	Token        tokenCmd        `cmd:"" help:"Show where your request token is, and make one if there is none."`
 }

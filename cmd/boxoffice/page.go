@@ -127,6 +127,9 @@ func (p *page) job(job *boxoffice.Job) {
 	if job.Project != nil {
 		p.line("Project", "%s, version %d of %d", job.Project.ID, job.Project.Version, job.Project.Of)
 	}
+	for _, node := range job.Nodes {
+		p.line("Node "+printable(node.ID), "%s", says(string(node.State), node.Summary, node.Reason))
+	}
 	p.delivery(job.Delivery)
 	p.times(job.CreatedAt, job.UpdatedAt)
 }

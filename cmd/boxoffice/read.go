@@ -230,13 +230,6 @@ func show[T any](ctx context.Context, s *Settings, std *streams, text string, ge
 	return s.result(std, func(p *page) { human(p, &thing) })
 }
 
-type jobCmd struct{ reading }
-
-// Run shows a job.
-func (cmd *jobCmd) Run(ctx context.Context, s *Settings, std *streams) error {
-	return show(ctx, s, std, cmd.ID, (*client.Client).Job, (*page).job)
-}
-
 type oracleCmd struct{ reading }
 
 // Run shows an oracle.
@@ -248,6 +241,18 @@ func (cmd *oracleCmd) Run(ctx context.Context, s *Settings, std *streams) error 
 		p.line("Panel", "%d", oracle.PanelSize)
 		for i, option := range oracle.Options {
 			p.line("Option "+strconv.Itoa(i+1), "%s", option)
+		}
+		if oracle.BlockedReason != nil {
+			p.line("Blocked", "%s", *oracle.BlockedReason)
+		}
+		if answer := oracle.Answer; answer != nil {
+			p.line("Answer", "%s (%d of %d)", answer.Choice, answer.Votes, answer.Of)
+		}
+		for _, votes := range oracle.Tally {
+			p.line("Tally", "%d × %s", votes.Votes, votes.Choice)
+		}
+		for _, member := range oracle.Members {
+			p.line(fmt.Sprintf("Member %d", member.Number), "%s", says(string(member.State), member.Choice, member.Summary, member.Reason))
 		}
 		p.times(oracle.CreatedAt, oracle.UpdatedAt)
 	})
@@ -268,6 +273,9 @@ func (cmd *workflowCmd) Run(ctx context.Context, s *Settings, std *streams) erro
 				after = " (after " + strings.Join(node.After, ", ") + ")"
 			}
 			p.line("Node "+printable(node.ID), "%s%s", short(node.Objective), after)
+			if node.State != "" {
+				p.line("", "%s", says(string(node.State), node.Summary, node.Reason))
+			}
 		}
 		p.times(workflow.CreatedAt, workflow.UpdatedAt)
 	})
@@ -284,6 +292,9 @@ func (cmd *scheduleCmd) Run(ctx context.Context, s *Settings, std *streams) erro
 		p.line("Runs", "%d of %d left", schedule.RunsLeft, schedule.RunsBought)
 		if schedule.NextRunAt != nil {
 			p.line("Next run", "%s", moment(schedule.NextRunAt.Time(), p.now))
+		}
+		for _, run := range schedule.LastRuns {
+			p.line(fmt.Sprintf("Run %d", run.Number), "%s %s, %s", run.Kind, run.ID, moment(run.At.Time(), p.now))
 		}
 		p.input(string(schedule.Input))
 		p.times(schedule.CreatedAt, schedule.UpdatedAt)

@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"boxoffice/internal/devchain"
+	"boxoffice/internal/server"
 	"boxoffice/internal/server/servertest"
 
 	"github.com/ethereum/go-ethereum/crypto"
@@ -27,9 +30,38 @@ func TestMain(m *testing.M) {
 // a service on a chain of its own. Each script has its own home, so its own
 // request token, and a wallet with tokens and the Permit2 allowance.
 func TestScripts(t *testing.T) {
-	world := servertest.Start(t)
+	play(t, "testdata", servertest.Start(t))
+}
+
+// agent is one that an operator could write in a shell.
+const agent = `case "$(tee report.md)" in
+*'"panel"'*) echo '{"outcome":"done","summary":"I think so","choice":"yes"}' ;;
+*'Ask me'*) echo '{"outcome":"blocked","reason":"what?"}' ;;
+*) echo '{"outcome":"done","summary":"it is written"}' ;;
+esac
+`
+
+// TestWorkScripts runs the scripts about work that is done.
+func TestWorkScripts(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("LEFT OUT: delivering work needs git")
+	}
+	script := filepath.Join(t.TempDir(), "agent.sh")
+	if err := os.WriteFile(script, []byte(agent), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	play(t, filepath.Join("testdata", "work"), servertest.Start(t, func(o *server.Options) {
+		o.Work.Concurrency = 4
+		o.Agents = map[string]server.AgentConfig{"default": {Command: []string{"sh", script}}}
+	}))
+}
+
+func play(t *testing.T, dir string, world *servertest.World) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "home")
 			for name, value := range map[string]string{
@@ -45,10 +77,11 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":    exits,
-			"pick":     pick,
-			"mode":     mode,
-			"keystore": writeKeystore,
+			"exits":      exits,
+			"eventually": eventually,
+			"pick":       pick,
+			"mode":       mode,
+			"keystore":   writeKeystore,
 			// newwallet puts a wallet with native coin and tokens and without an allowance
 			// into the environment.
 			"newwallet": func(ts *testscript.TestScript, _ bool, _ []string) {
@@ -77,6 +110,29 @@ func exits(ts *testscript.TestScript, negated bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// eventually runs a command until its output has a line: eventually REGEXP COMMAND ARGUMENT…
+func eventually(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) < 2 {
+		ts.Fatalf("usage: eventually REGEXP COMMAND ARGUMENT…")
+	}
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	deadline := time.After(time.Minute)
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		ts.Check(ts.Exec(args[1], args[2:]...))
+		if want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-deadline:
+			ts.Fatalf("no line is %s", args[0])
+		}
 	}
 }
 

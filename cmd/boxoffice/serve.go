@@ -35,6 +35,27 @@ func (c *serveCmd) Run(ctx context.Context, std *streams) (err error) {
 	return service.Run(ctx)
 }
 
+type workerCmd struct {
+	Config string `required:"" type:"existingfile" placeholder:"FILE" help:"The configuration file of the service, whose store and folders this process shares."`
+}
+
+func (c *workerCmd) Run(ctx context.Context, std *streams) (err error) {
+	config, err := server.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	log, err := newLog(config.Log, std.err)
+	if err != nil {
+		return err
+	}
+	worker, err := server.NewWorker(ctx, server.Options{Config: config, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, worker.Close()) }()
+	return worker.Run(ctx)
+}
+
 func newLog(config server.LogConfig, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(config.Level)); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net/url"
+	"time"
 
 	"boxoffice"
 	"boxoffice/client"
@@ -19,8 +21,9 @@ const objective = "Compare the three most used embedded databases for a payments
 
 // buy makes the first purchase with the real client and tells each step.
 func buy(ctx context.Context, story io.Writer, config server.Config, chain *devchain.Chain) error {
+	token := boxoffice.NewToken()
 	buyer, err := client.New(client.Config{
-		BaseURL: config.BaseURL, Token: boxoffice.NewToken(), Signer: client.KeySigner(devchain.PayerKey()), Chain: chain.Client(),
+		BaseURL: config.BaseURL, Token: token, Signer: client.KeySigner(devchain.PayerKey()), Chain: chain.Client(),
 	})
 	if err != nil {
 		return err
@@ -52,7 +55,40 @@ func buy(ctx context.Context, story io.Writer, config server.Config, chain *devc
 	tell("settled", "transaction %s in block %d", status.Payment.TransactionHash, *status.Payment.BlockNumber)
 	tell("admitted", "%s %s", status.Admission.Result.Kind, status.Admission.Result.URL)
 	tell("order", "%s reads %q", status.Order.ID, status.Status)
-	return tellBalance(ctx, tell, chain, config)
+	if err := tellBalance(ctx, tell, chain, config); err != nil {
+		return err
+	}
+	return follow(ctx, tell, buyer, status.Admission.Result.ID, token)
+}
+
+// follow tells how the job goes until it is delivered, and how to fetch it.
+func follow(ctx context.Context, tell func(step, format string, args ...any), buyer *client.Client, id boxoffice.UUID, token boxoffice.Token) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	var last boxoffice.JobState
+	job, err := buyer.WatchJob(ctx, id, func(job boxoffice.Job) {
+		if job.State != last {
+			tell("job", "is %s", job.State)
+		}
+		last = job.State
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("the job: %w", err)
+	case job.State != boxoffice.JobCompleted:
+		return fmt.Errorf("the job is %s: %s", job.State, *job.BlockedReason)
+	case job.Delivery.Failure != "":
+		return fmt.Errorf("the delivery failed: %s", job.Delivery.Failure)
+	}
+	tell("summary", "%s", job.Nodes[0].Summary)
+	address, err := url.Parse(job.Delivery.RepoURL)
+	if err != nil {
+		return err
+	}
+	address.User = url.UserPassword("token", token.Reveal()) // the demo's own, which buys nothing again
+	tell("fetch", "git clone %s", address)
+	tell("delivered", "%s at %s", job.Delivery.RepoURL, job.Delivery.Commit)
+	return nil
 }
 
 func tellBalance(ctx context.Context, tell func(step, format string, args ...any), chain *devchain.Chain, config server.Config) error {

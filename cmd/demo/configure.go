@@ -17,7 +17,7 @@ import (
 
 // configure writes the file with which "boxoffice serve" runs the same service
 // on the same chain and data, and takes the service's address.
-func configure(o options, chain *devchain.Chain) (net.Listener, server.Config, string, error) {
+func configure(o options, chain *devchain.Chain, agent string) (net.Listener, server.Config, string, error) {
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return nil, server.Config{}, "", err
@@ -35,6 +35,13 @@ func configure(o options, chain *devchain.Chain) (net.Listener, server.Config, s
 	config.Payment.Amount = price
 	config.Settlement.Poll = server.Duration(min(250*time.Millisecond, o.blockTime/2))
 	config.Settlement.Keystore = filepath.Join(o.data, "settlement-key.json")
+	config.Work.Dir = filepath.Join(o.data, "work")
+	config.Work.Poll = server.Duration(100 * time.Millisecond)
+	config.Work.Scheduling = server.Duration(time.Second)
+	config.Agents = map[string]server.AgentConfig{
+		"default": {Command: []string{agent}, Timeout: server.Duration(time.Minute)},
+		"oracle":  {Command: []string{agent}, Timeout: server.Duration(time.Minute)},
+	}
 	config.Limits.PerToken = server.RateConfig{PerSecond: 1000, Burst: 2000}
 	config.Limits.PerAddress = server.RateConfig{PerSecond: 1000, Burst: 2000}
 	config.Launches = &server.LaunchesConfig{

@@ -62,9 +62,47 @@ func TestOnce(t *testing.T) {
 			t.Errorf("the story lacks %q:\n%s", want, &stdout)
 		}
 	}
+	story := strings.TrimSpace(stdout.String())
+	if last := story[strings.LastIndex(story, "\n")+1:]; !regexp.MustCompile(`^delivered +http://\S+\.git at [0-9a-f]{40}$`).MatchString(last) {
+		t.Errorf("the story ends with %s", last)
+	}
 	if stderr.Len() > 0 {
 		t.Errorf("standard error has\n%s", &stderr)
 	}
+}
+
+// The command that the demo tells fetches what its job delivered.
+func TestClone(t *testing.T) {
+	demo := command(t)
+	stdout, err := demo.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo.Stderr = t.Output()
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var address, commit string
+	for lines := bufio.NewScanner(stdout); commit == "" && lines.Scan(); {
+		switch fields := strings.Fields(lines.Text()); {
+		case len(fields) == 4 && fields[0] == "fetch":
+			address = fields[3]
+		case len(fields) == 4 && fields[0] == "delivered":
+			commit = fields[3]
+		}
+	}
+	folder := filepath.Join(t.TempDir(), "delivered")
+	if out, err := exec.CommandContext(t.Context(), "git", "clone", address, folder).CombinedOutput(); err != nil {
+		t.Fatalf("git clone: %v\n%s", err, out)
+	}
+	head, err := exec.CommandContext(t.Context(), "git", "-C", folder, "rev-parse", "HEAD").Output()
+	if err != nil || strings.TrimSpace(string(head)) != commit {
+		t.Errorf("HEAD is %s, delivered was %s (%v)", head, commit, err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "report.md")); err != nil {
+		t.Error(err)
+	}
+	running{Cmd: demo}.end(t, os.Interrupt)
 }
 
 func TestWrongFlags(t *testing.T) {

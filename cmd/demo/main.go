@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&o.rpcListen, "rpc-listen", "127.0.0.1:8545", "address of the chain's JSON-RPC")
 	flag.StringVar(&o.data, "data", "", "folder of the chain and the database (default: a temporary one)")
 	flag.DurationVar(&o.blockTime, "block-time", time.Second, "time from one block to the next")
-	flag.BoolVar(&o.once, "once", false, "leave after the purchase; exit 0 only if it was admitted")
+	flag.BoolVar(&o.once, "once", false, "leave when the purchase is delivered; exit 0 only if it was admitted and completed")
 	flag.BoolVar(&o.noPurchase, "no-purchase", false, "buy nothing")
 	flag.BoolVar(&o.asJSON, "json", false, "when ready, print one line of JSON on standard output; everything else goes to standard error")
 	flag.Parse()
@@ -96,7 +96,11 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	defer func() { err = errors.Join(err, chain.Close()) }()
 	fmt.Fprintf(story, "chain    %s  chain id %d, a block every %s\n", chain.URL(), chain.ChainID(), o.blockTime)
 
-	listener, config, file, err := configure(o, chain)
+	agent, err := buildAgent(ctx, o.data)
+	if err != nil {
+		return err
+	}
+	listener, config, file, err := configure(o, chain, agent)
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,8 @@ type Config struct {
 	Prices map[string]boxoffice.Amount
 	// Launches lists where launches can deploy; with nil every launch is refused.
 	Launches *boxoffice.Launches
+	// Live says whether launches can deploy on a listed chain now; nil: on all.
+	Live func(chainID uint64) bool
 	// Originals finds what job.continue and schedule.topup act on.
 	Originals Originals
 	// Judge has the last word on an input; nil asks nobody.
@@ -96,6 +98,7 @@ type Judge interface {
 type Catalog struct {
 	policies  []boxoffice.Policy
 	launches  *boxoffice.Launches
+	live      func(chainID uint64) bool
 	originals Originals
 	judge     Judge
 }
@@ -113,7 +116,7 @@ func New(config Config) (*Catalog, error) {
 	if err := checkLaunches(config.Launches); err != nil {
 		return nil, fmt.Errorf("launches: %w", err)
 	}
-	c := &Catalog{launches: config.Launches, originals: config.Originals, judge: config.Judge}
+	c := &Catalog{launches: config.Launches, live: config.Live, originals: config.Originals, judge: config.Judge}
 	for _, d := range definitions {
 		policy := boxoffice.Policy{Action: d.action, Version: d.version, Payment: config.Payment, QuoteTTLSeconds: quoteTTLSeconds}
 		if amount, ok := config.Prices[d.action]; ok {
@@ -130,8 +133,22 @@ func New(config Config) (*Catalog, error) {
 // Policies returns what each action costs now, in the order of spec.md §2.3.
 func (c *Catalog) Policies() []boxoffice.Policy { return slices.Clone(c.policies) }
 
-// Launches returns where launches can deploy; nil for nowhere.
-func (c *Catalog) Launches() *boxoffice.Launches { return c.launches }
+// Launches returns where launches can deploy now; nil for nowhere. If the default
+// chain is away the first of the others stands for it.
+func (c *Catalog) Launches() *boxoffice.Launches {
+	if c.launches == nil || c.live == nil {
+		return c.launches
+	}
+	now := *c.launches
+	now.Chains = slices.DeleteFunc(slices.Clone(now.Chains), func(chain boxoffice.LaunchChain) bool { return !c.live(chain.ChainID) })
+	if len(now.Chains) == 0 {
+		return nil
+	}
+	if !c.live(now.DefaultChainID) {
+		now.DefaultChainID = now.Chains[0].ChainID
+	}
+	return &now
+}
 
 // Limits returns the limits of every action; those of an action that has none
 // are empty (spec.md §2.3).

@@ -329,3 +329,32 @@ func TestNewNamesTheField(t *testing.T) {
 		}
 	}
 }
+
+// What a launch can be had on is what is live, and its default with it.
+func TestLiveLaunches(t *testing.T) {
+	live := map[uint64]bool{1: true, 2: true}
+	c := catalog(t, func(c *action.Config) {
+		c.Live = func(chain uint64) bool { return live[chain] }
+		c.Launches = &boxoffice.Launches{DefaultChainID: 1, Chains: []boxoffice.LaunchChain{
+			{ChainID: 1, Name: "one", Kinds: []string{boxoffice.LaunchCustomToken}}, {ChainID: 2, Name: "two", Kinds: []string{boxoffice.LaunchCustomToken}},
+		}}
+	})
+	launch := func() error {
+		_, err := c.Prepare(t.Context(), requester, boxoffice.ActionLaunchOpen, []byte(`{"objective":"o","kind":"custom_token","chainId":1}`))
+		return err
+	}
+	if err := launch(); err != nil || len(c.Launches().Chains) != 2 {
+		t.Errorf("%v on %+v", err, c.Launches())
+	}
+	live[1] = false
+	if now := c.Launches(); len(now.Chains) != 1 || now.DefaultChainID != 2 {
+		t.Errorf("%+v", now)
+	}
+	if problem, ok := errors.AsType[*boxoffice.Problem](launch()); !ok || problem.Code != boxoffice.ActionRefused {
+		t.Errorf("a launch on a chain that is away: %v", problem)
+	}
+	live[2] = false
+	if now := c.Launches(); now != nil {
+		t.Errorf("%+v", now)
+	}
+}

@@ -46,6 +46,7 @@ type ScheduleCreate struct {
 	IntervalMinutes int64                `json:"intervalMinutes"`
 	Runs            int64                `json:"runs"`
 	StartAt         *boxoffice.Timestamp `json:"startAt,omitempty"` // nil or past: on admission
+	Missed          string               `json:"missed,omitempty"`  // skip, which is what empty means too, or catch_up
 }
 
 // ScheduleTopUp is the prepared input of schedule.topup.

@@ -20,10 +20,11 @@ type LaunchOpen struct {
 }
 
 func (l *LaunchOpen) complete(c *Catalog) error {
-	if c.launches == nil {
+	launches := c.Launches()
+	if launches == nil {
 		return refuse(LaunchesUnavailable, "this service launches on no chain now")
 	}
-	chains := c.launches.Chains
+	chains := launches.Chains
 	at := slices.IndexFunc(chains, func(chain boxoffice.LaunchChain) bool { return chain.ChainID == l.ChainID })
 	if at < 0 {
 		var ids []string

@@ -65,6 +65,9 @@ func (x *exchange) WriteHeader(status int) {
 }
 
 func (x *exchange) Write(data []byte) (int, error) {
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
 	n, err := x.ResponseWriter.Write(data)
 	x.bytes += n
 	return n, err

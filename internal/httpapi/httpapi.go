@@ -38,6 +38,9 @@ type Config struct {
 	Capabilities func(context.Context) boxoffice.Capabilities
 	Document     []byte // what GET /openapi.json answers
 
+	Git       http.Handler // of /git/, which checks the token itself; nil: there is none
+	Callbacks http.Handler // of /callbacks/{id}, where agents elsewhere answer; nil: there are none
+
 	PerToken   Rate // the zero Rate is DefaultPerToken
 	PerAddress Rate // the zero Rate is DefaultPerAddress
 	// TrustedProxies are the addresses whose X-Forwarded-For is believed. With
@@ -79,6 +82,11 @@ func New(config Config) http.Handler {
 		"/schedules/{id}":        {http.MethodGet: d.protected(d.schedule)},
 	} {
 		d.mux.HandleFunc(path, d.route(methods))
+	}
+	for path, handler := range map[string]http.Handler{"/git/": config.Git, "/callbacks/{id}": config.Callbacks} {
+		if handler != nil {
+			d.mux.Handle(path, handler)
+		}
 	}
 	d.mux.HandleFunc("/", d.route(nil))
 	return d

@@ -197,19 +197,24 @@ func TestWorkIsAsDocumented(t *testing.T) {
 	delivered.State, delivered.Project = boxoffice.JobCompleted, &boxoffice.Project{ID: anyID, Version: 1, Of: 2}
 	delivered.Delivery = &boxoffice.Delivery{RepoURL: "https://git.example/r.git", Commit: strings.Repeat("ab", 20), DeliveredAt: &next}
 	failed.Delivery = &boxoffice.Delivery{Failure: "exit status 1"}
+	plain.Nodes = []boxoffice.Node{{ID: "main", State: boxoffice.NodeBlocked, After: []string{}, Attempts: 2, Reason: "why?", StartedAt: &next}}
 	s.shelf = shelf{
-		listed:  []work.Job{plain, blocked, delivered, failed},
-		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, Question: "?", PanelSize: 5, Options: []string{"a", "b"}}},
+		listed: []work.Job{plain, blocked, delivered, failed},
+		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, Question: "?", PanelSize: 5, Options: []string{"a", "b"},
+			Answer: &boxoffice.Verdict{Choice: "a", Votes: 3, Of: 5}, Tally: []boxoffice.Votes{{Choice: "a", Votes: 3}},
+			Members: []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone, Choice: "a", Summary: "so", EndedAt: &next}}}},
 		workflows: work.Workflow{Workflow: boxoffice.Workflow{ID: anyID, State: boxoffice.JobQueued, Shape: "dag", JobID: anyID,
-			Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research", After: []string{}}}}},
+			Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research", After: []string{}, State: boxoffice.NodeDone, Summary: "so"}}}},
 		schedules: work.Schedule{Schedule: boxoffice.Schedule{ID: anyID, State: boxoffice.ScheduleActive, Action: "job.open",
-			Input: []byte(`{"objective":"<&>"}`), IntervalMinutes: 30, RunsBought: 2, RunsLeft: 1, NextRunAt: &next}},
+			Input: []byte(`{"objective":"<&>"}`), IntervalMinutes: 30, RunsBought: 2, RunsLeft: 1, NextRunAt: &next, Missed: boxoffice.MissedSkip,
+			LastRuns: []boxoffice.ScheduledRun{{Number: 1, Kind: work.KindJob, ID: anyID, DueAt: next, At: next}}}},
 	}
 	s.do("GET", "/jobs", "").wantStatus(t, http.StatusOK)
 	for _, path := range []string{"/oracles/", "/workflows/", "/schedules/"} {
 		s.do("GET", path+anyID, "").wantStatus(t, http.StatusOK)
 		s.do("GET", path+"00000000-0000-0000-0000-000000000000", "").wantProblem(t, boxoffice.NotFound)
 	}
+	s.do("GET", "/jobs/"+string(plain.ID), "").wantStatus(t, http.StatusOK)
 	s.do("GET", "/jobs/"+anyID, "").wantProblem(t, boxoffice.NotFound)
 	if body := s.do("GET", "/schedules/"+anyID, "").body; !strings.Contains(string(body), `"<&>"`) {
 		t.Errorf("the input was rewritten: %s", body)

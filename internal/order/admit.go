@@ -80,6 +80,16 @@ func (f *Flow) admit(ctx context.Context, record Record) error {
 	return nil
 }
 
+// Open opens the work that an action with a prepared input asks for: what a run
+// of a schedule does, which was paid when the schedule was.
+func Open(ctx context.Context, tx work.Tx, owner work.Owner, name string, prepared []byte, now boxoffice.Timestamp) (work.Opened, error) {
+	input, err := action.Decode(name, prepared)
+	if err != nil {
+		return work.Opened{}, err
+	}
+	return open(ctx, tx, owner, input, now)
+}
+
 // open carries a prepared input over into the work that it asks for.
 func open(ctx context.Context, tx work.Tx, owner work.Owner, input any, now boxoffice.Timestamp) (work.Opened, error) {
 	switch in := input.(type) {
@@ -105,7 +115,7 @@ func open(ctx context.Context, tx work.Tx, owner work.Owner, input any, now boxo
 		return work.OpenWorkflow(ctx, tx, owner, in.Objective, in.Shape, nodes, now)
 	case action.ScheduleCreate:
 		return work.CreateSchedule(ctx, tx, owner, work.Recurrence{
-			Action: in.Action, Input: in.Input, IntervalMinutes: in.IntervalMinutes, Runs: in.Runs, StartAt: in.StartAt,
+			Action: in.Action, Input: in.Input, IntervalMinutes: in.IntervalMinutes, Runs: in.Runs, StartAt: in.StartAt, Missed: in.Missed,
 		}, now)
 	case action.ScheduleTopUp:
 		return work.TopUpSchedule(ctx, tx, in.ScheduleID, in.Runs, now)

@@ -31,14 +31,17 @@ type Config struct {
 	SubmitWait     Duration `toml:"submit_wait" comment:"How long a submit waits for its outcome before it answers 202."`
 	ShutdownGrace  Duration `toml:"shutdown_grace" comment:"How long requests under way may take after a signal to stop."`
 
-	Store      StoreConfig      `toml:"store"`
-	Chain      ChainConfig      `toml:"chain"`
-	Payment    PaymentConfig    `toml:"payment"`
-	Settlement SettlementConfig `toml:"settlement"`
-	Limits     LimitsConfig     `toml:"limits"`
-	Judge      JudgeConfig      `toml:"judge"`
-	Log        LogConfig        `toml:"log"`
-	Launches   *LaunchesConfig  `toml:"launches,omitempty" comment:"The chains that launches can deploy on. Without them launch.open is refused."`
+	Store      StoreConfig            `toml:"store"`
+	Chain      ChainConfig            `toml:"chain"`
+	Payment    PaymentConfig          `toml:"payment"`
+	Settlement SettlementConfig       `toml:"settlement"`
+	Limits     LimitsConfig           `toml:"limits"`
+	Judge      JudgeConfig            `toml:"judge"`
+	Log        LogConfig              `toml:"log"`
+	Work       WorkConfig             `toml:"work"`
+	Delivery   DeliveryConfig         `toml:"delivery"`
+	Agents     map[string]AgentConfig `toml:"agents,omitempty" comment:"Who does the work, by template: [agents.\"research\"] command = ['/usr/local/bin/researcher']. [agents.oracle] are the members of panels, [agents.default] does what no other does. Without agents work is sold and waits."`
+	Launches   *LaunchesConfig        `toml:"launches,omitempty" comment:"The chains that launches can deploy on. Without them launch.open is refused."`
 }
 
 // StoreConfig says where orders are kept.
@@ -120,6 +123,7 @@ type LaunchChainConfig struct {
 	ChainID  uint64          `toml:"chain_id"`
 	Name     string          `toml:"name"`
 	Testnet  bool            `toml:"testnet"`
+	RPCURL   string          `toml:"rpc_url,omitempty" comment:"JSON-RPC of a node of the chain. Launches are sold while it answers; without one, always."`
 	Kinds    []string        `toml:"kinds"`
 	Pairings []PairingConfig `toml:"pairings"`
 }
@@ -155,7 +159,11 @@ func Default() Config {
 			PerAddress: RateConfig{PerSecond: 20, Burst: 80}, TrustedProxies: []netip.Prefix{},
 		},
 		Judge: JudgeConfig{Timeout: seconds(10)},
-		Log:   LogConfig{Level: "info", Format: "text"},
+		Work: WorkConfig{
+			Dir: "work", Concurrency: 4, Attempts: 3, Backoff: seconds(5), Lease: seconds(30), Poll: seconds(.25), Scheduling: seconds(5),
+		},
+		Delivery: DeliveryConfig{AllowedHosts: []string{}, PullRequest: []string{}, Timeout: seconds(120)},
+		Log:      LogConfig{Level: "info", Format: "text"},
 	}
 }
 
@@ -183,7 +191,7 @@ func Load(file string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("%s: %w", file, err)
 	}
-	for _, path := range []*string{&config.Store.Path, &config.Settlement.Keystore} {
+	for _, path := range []*string{&config.Store.Path, &config.Settlement.Keystore, &config.Work.Dir} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(filepath.Dir(file), *path)
 		}
@@ -231,6 +239,9 @@ func (c *Config) check() error {
 		return errors.New("settlement.max_batch must be at least 1")
 	case c.Settlement.MaxInFlight < 1:
 		return errors.New("settlement.max_in_flight must be at least 1")
+	}
+	if err := c.checkWork(); err != nil {
+		return err
 	}
 	for key, value := range map[string]Duration{
 		"chain.timeout": c.Chain.Timeout, "settlement.poll": c.Settlement.Poll, "settlement.bump_after": c.Settlement.BumpAfter,

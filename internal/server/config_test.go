@@ -92,6 +92,11 @@ func TestConfigMistakes(t *testing.T) {
 		{"no asset", strings.Replace(minimal, "asset =", "# asset =", 1), "payment.asset is required"},
 		{"no amount", strings.Replace(minimal, "amount =", "# amount =", 1), "payment.amount is required"},
 		{"confirmations", strings.Replace(minimal, "id = 8453", "id = 8453\nconfirmations = 0", 1), "chain.confirmations"},
+		{"concurrency", minimal + "[work]\nconcurrency = -1\n", "work.concurrency"},
+		{"lease", minimal + "[work]\nlease = '0s'\n", "work.lease"},
+		{"an agent that is nothing", minimal + "[agents.research]\ntimeout = '5s'\n", "agents.research needs"},
+		{"an agent that is both", minimal + "[agents.oracle]\ncommand = ['x']\nurl = 'https://x'\n", "agents.oracle needs"},
+		{"an agent without a secret", minimal + "[agents.'skill:create-image']\nurl = 'https://x'\n", "agents.skill:create-image.secret_env"},
 		{"rate", minimal + "[limits.per_token]\nper_second = 0\n", "limits.per_token"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

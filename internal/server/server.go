@@ -42,6 +42,8 @@ type Server struct {
 	chain    *evm.Chain
 	flow     *order.Flow
 	settler  *payment.Settler
+	work     *works
+	launches *launchChains
 	handler  http.Handler
 	operator net.Listener
 	checked  atomic.Pointer[error] // what the last look at the chain found; nil before the first
@@ -73,6 +75,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.launches = newLaunchChains(s.Launches, s.Log)
 	catalog, err := s.catalog()
 	if err != nil {
 		return err
@@ -99,6 +102,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 		RecheckEvery: time.Duration(s.Settlement.Recheck),
 		Decided:      s.flow.Decided, Now: s.Now, Log: s.Log,
 	})
+	if s.work, err = openWork(s.Options, s.store); err != nil {
+		return err
+	}
 	if err := s.openDoor(catalog); err != nil {
 		return err
 	}
@@ -114,7 +120,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 }
 
 func (s *Server) catalog() (*action.Catalog, error) {
-	config := action.Config{Payment: s.paymentTerms(), Prices: s.Payment.Prices, Launches: s.Launches.terms(), Originals: s.store}
+	config := action.Config{Payment: s.paymentTerms(), Prices: s.Payment.Prices, Launches: s.Launches.terms(), Live: s.launches.Live, Originals: s.store}
 	if s.Judge.URL != "" {
 		config.Judge = judge.HTTP{URL: s.Judge.URL, Timeout: time.Duration(s.Judge.Timeout)}
 	}
@@ -131,8 +137,12 @@ func (s *Server) openDoor(catalog *action.Catalog) error {
 	}
 	capabilities := s.capabilities(catalog)
 	s.handler = httpapi.New(httpapi.Config{
-		Flow: s.flow, Work: s.store, BaseURL: s.BaseURL, Document: document,
-		Capabilities:   func(context.Context) boxoffice.Capabilities { return capabilities },
+		Flow: s.flow, Work: s.store, Git: s.work.git, Callbacks: s.work.callbacks, BaseURL: s.BaseURL, Document: document,
+		Capabilities: func(context.Context) boxoffice.Capabilities {
+			now := capabilities
+			now.Launches = catalog.Launches()
+			return now
+		},
 		PerToken:       httpapi.Rate{PerSecond: s.Limits.PerToken.PerSecond, Burst: s.Limits.PerToken.Burst},
 		PerAddress:     httpapi.Rate{PerSecond: s.Limits.PerAddress.PerSecond, Burst: s.Limits.PerAddress.Burst},
 		TrustedProxies: s.Limits.TrustedProxies,
@@ -161,7 +171,7 @@ func (s *Server) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var running sync.WaitGroup
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	door := newHTTPServer(s.handler)
 	running.Go(func() { failed <- serve(door, s.Listener) })
 	operator := newHTTPServer(s.operatorHandler())
@@ -169,6 +179,12 @@ func (s *Server) Run(ctx context.Context) error {
 		running.Go(func() { failed <- serve(operator, s.operator) })
 	}
 	running.Go(func() { s.flow.Run(work) })
+	running.Go(func() { s.launches.run(work) })
+	running.Go(func() {
+		if err := s.work.run(work); err != nil {
+			failed <- err
+		}
+	})
 	running.Go(func() {
 		if err := s.waitForChain(work); err != nil {
 			failed <- err

@@ -11,6 +11,7 @@ import (
 func OpenJob(ctx context.Context, tx Tx, owner Owner, template, objective string, launchKind *string, brief Brief, now boxoffice.Timestamp) (Opened, error) {
 	job := newJob(owner, template, objective, now)
 	job.LaunchKind, job.Brief = launchKind, brief
+	job.Steps = nodesOf(job)
 	return Opened{Kind: KindJob, ID: job.ID}, tx.InsertJob(ctx, job)
 }
 
@@ -32,6 +33,7 @@ func ContinueJob(ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, inp
 	next := newJob(owner, job.Template, input, now)
 	next.LaunchKind, next.Brief, next.Project = job.LaunchKind, job.Brief, &project
 	next.Brief.Follows = id
+	next.Steps = nodesOf(next)
 	return Opened{Kind: KindJob, ID: next.ID}, tx.InsertJob(ctx, next)
 }
 
@@ -39,7 +41,11 @@ func ContinueJob(ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, inp
 func OpenOracle(ctx context.Context, tx Tx, owner Owner, oracle boxoffice.Oracle, now boxoffice.Timestamp) (Opened, error) {
 	oracle.ID, oracle.State = boxoffice.NewUUID(), boxoffice.JobQueued
 	oracle.CreatedAt, oracle.UpdatedAt = now, now
-	return Opened{Kind: KindOracle, ID: oracle.ID}, tx.InsertOracle(ctx, Oracle{Oracle: oracle, Owner: owner})
+	panel := make([]Node, oracle.PanelSize)
+	for i := range panel {
+		panel[i] = NewMember(oracle.ID, i)
+	}
+	return Opened{Kind: KindOracle, ID: oracle.ID}, tx.InsertOracle(ctx, Oracle{Oracle: oracle, Owner: owner, Panel: panel})
 }
 
 // OpenWorkflow queues a workflow and the job that carries it, whose template is
@@ -47,6 +53,7 @@ func OpenOracle(ctx context.Context, tx Tx, owner Owner, oracle boxoffice.Oracle
 func OpenWorkflow(ctx context.Context, tx Tx, owner Owner, objective, shape string, nodes []boxoffice.WorkflowNode, now boxoffice.Timestamp) (Opened, error) {
 	job := newJob(owner, "shape:"+shape, objective, now)
 	job.Brief.Nodes = nodes
+	job.Steps = nodesOf(job)
 	if err := tx.InsertJob(ctx, job); err != nil {
 		return Opened{}, err
 	}
@@ -65,6 +72,7 @@ type Recurrence struct {
 	IntervalMinutes int64
 	Runs            int64
 	StartAt         *boxoffice.Timestamp // nil: now
+	Missed          string               // boxoffice.MissedSkip or MissedCatchUp
 }
 
 // CreateSchedule starts a schedule. Its first run is due at its start.
@@ -75,7 +83,7 @@ func CreateSchedule(ctx context.Context, tx Tx, owner Owner, r Recurrence, now b
 	}
 	schedule := boxoffice.Schedule{
 		ID: boxoffice.NewUUID(), State: boxoffice.ScheduleActive, Action: r.Action, Input: r.Input,
-		IntervalMinutes: r.IntervalMinutes, RunsBought: r.Runs, RunsLeft: r.Runs, NextRunAt: &first,
+		IntervalMinutes: r.IntervalMinutes, RunsBought: r.Runs, RunsLeft: r.Runs, NextRunAt: &first, Missed: r.Missed,
 		CreatedAt: now, UpdatedAt: now,
 	}
 	return Opened{Kind: KindSchedule, ID: schedule.ID}, tx.InsertSchedule(ctx, Schedule{Schedule: schedule, Owner: owner})

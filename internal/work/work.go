@@ -44,6 +44,7 @@ type Job struct {
 	boxoffice.Job
 	Owner
 	Brief Brief
+	Steps []Node // what is run for it, the delivery included; set when it is opened
 }
 
 // Brief is what the one who does a job is told beside template and objective.
@@ -62,6 +63,7 @@ type Brief struct {
 type Oracle struct {
 	boxoffice.Oracle
 	Owner
+	Panel []Node // its first members; set when it is opened
 }
 
 // Workflow is a workflow as it is stored. Its state is that of its job.
@@ -81,17 +83,29 @@ var ErrNotFound = errors.New("work: not found")
 
 // Tx is the part of a store's transaction in which work is opened.
 type Tx interface {
+	Inserter
+	Changer
+}
+
+// Inserter saves new work. What can be run of it is queued, in the same
+// transaction.
+type Inserter interface {
 	InsertJob(ctx context.Context, job Job) error
 	InsertOracle(ctx context.Context, oracle Oracle) error
 	InsertWorkflow(ctx context.Context, workflow Workflow) error
 	InsertSchedule(ctx context.Context, schedule Schedule) error
+}
+
+// Changer changes work that exists.
+type Changer interface {
 	// Job returns any job, locked until the transaction ends, or ErrNotFound.
 	Job(ctx context.Context, id boxoffice.UUID) (Job, error)
 	// NextVersion returns the project of a job's next version. A job that has
 	// no project becomes version 1 of a new one.
 	NextVersion(ctx context.Context, id boxoffice.UUID) (boxoffice.Project, error)
-	// AnswerJob keeps an input for a job and, if the job is blocked, queues it
-	// and clears its blockedReason.
+	// AnswerJob keeps an input for a job that is not completed. Its nodes that
+	// are blocked or have failed are queued again, and so is the job if it was
+	// blocked. If every node is done, the last one is queued again.
 	AnswerJob(ctx context.Context, id boxoffice.UUID, answer Answer) error
 	// AddRuns adds bought runs to a schedule. An ended one becomes active, its
 	// next run being one interval after now.

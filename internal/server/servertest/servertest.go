@@ -69,6 +69,9 @@ func Start(t testing.TB, change ...func(*server.Options)) *World {
 	config.OperatorListen = "127.0.0.1:0"
 	config.SubmitWait = server.Duration(20 * time.Second)
 	config.Store.Path = filepath.Join(t.TempDir(), "boxoffice.db")
+	config.Work.Dir = filepath.Join(filepath.Dir(config.Store.Path), "work")
+	config.Work.Concurrency = 0 // tests of work turn it on
+	config.Work.Poll, config.Work.Scheduling = server.Duration(10*time.Millisecond), server.Duration(50*time.Millisecond)
 	config.Chain.ID = w.Chain.ChainID().Uint64()
 	config.Chain.RPCURL = w.Chain.URL()
 	config.Chain.Confirmations = 1

@@ -144,7 +144,7 @@ func (s *Store) Admit(ctx context.Context, id boxoffice.UUID, at boxoffice.Times
 		); err != nil {
 			return err
 		}
-		opened, err := open(workTx{tx})
+		opened, err := open(workTx{tx, s.queue})
 		if err != nil {
 			return fmt.Errorf("open: %w", err)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
+	"github.com/riverqueue/river"
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
 
@@ -42,6 +43,7 @@ type Config struct {
 type Store struct {
 	writer  *sql.DB // one connection: SQLite has one writer, and waiting for a connection ends with the context
 	readers *sql.DB // see the last commit, and never wait for the writer
+	queue   *river.Client[*sql.Tx]
 }
 
 var (
@@ -104,7 +106,11 @@ func (s *Store) open(ctx context.Context, path string) (err error) {
 	if mode != "wal" {
 		return fmt.Errorf("the file system does not carry a write-ahead log: journal mode is %s", mode)
 	}
-	return migrate(ctx, s.writer)
+	if err := migrate(ctx, s.writer); err != nil {
+		return err
+	}
+	s.queue, err = openQueue(ctx, s.writer)
+	return err
 }
 
 func connect(path string, connections int, params url.Values) (*sql.DB, error) {

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"boxoffice/internal/store/sqlite"
 	"boxoffice/internal/store/storetest"
@@ -179,5 +181,33 @@ func TestPing(t *testing.T) {
 	}
 	if err := store.Ping(t.Context()); err == nil {
 		t.Error("a closed store answers")
+	}
+}
+
+// An answer of an agent elsewhere reaches whoever waits for it, in this process
+// or in another, and is never replaced.
+func TestMailbox(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "boxoffice.db")
+	here, there := sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}, sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}
+	got := make(chan string, 1)
+	go func() {
+		answer, err := there.Wait(t.Context(), "a")
+		if err != nil {
+			t.Error(err)
+		}
+		got <- string(answer)
+	}()
+	for _, text := range []string{"first", "second"} {
+		if kept, err := here.Put(t.Context(), "a", []byte(text)); err != nil || string(kept) != "first" {
+			t.Errorf("kept %q, %v", kept, err)
+		}
+	}
+	if answer := <-got; answer != "first" {
+		t.Errorf("got %q", answer)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := here.Wait(gone, "b"); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting ended with %v", err)
 	}
 }

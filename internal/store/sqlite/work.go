@@ -74,45 +74,75 @@ func selectJobs(requester boxoffice.Requester, query work.JobQuery) (statement s
 }
 
 // Job implements work.Store.
-func (s *Store) Job(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (work.Job, error) {
-	job, err := queryWork(ctx, s.readers, scanJob, selectJob+"WHERE j.id = ? AND j.requester = ?", id, identity(requester))
-	return job, named(ctx, "read job", err)
+func (s *Store) Job(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (job work.Job, err error) {
+	err = s.view(ctx, "read job", func(tx *sql.Tx) error {
+		if job, err = queryWork(ctx, tx, scanJob, selectJob+"WHERE j.id = ? AND j.requester = ?", id, identity(requester)); err != nil {
+			return err
+		}
+		nodes, err := nodesOf(ctx, tx, id)
+		for _, node := range nodes {
+			if node.Kind == work.NodeAgent {
+				job.Nodes = append(job.Nodes, node.Node)
+			}
+		}
+		return err
+	})
+	return job, err
+}
+
+const selectOracle = `
+	SELECT ` + ownerColumns + `, id, state, question, panel_size, options, context, blocked_reason, answer, created_at, updated_at
+	FROM oracles `
+
+func scanOracle(from row) (oracle work.Oracle, err error) {
+	err = from.Scan(append(intoOwner(&oracle.Owner), &oracle.ID, &oracle.State, &oracle.Question, &oracle.PanelSize,
+		document{&oracle.Options}, &oracle.Context, &oracle.BlockedReason, document{&oracle.Answer}, &oracle.CreatedAt, &oracle.UpdatedAt)...)
+	return oracle, err
 }
 
 // Oracle implements work.Store.
-func (s *Store) Oracle(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (work.Oracle, error) {
-	oracle, err := queryWork(ctx, s.readers, func(from row) (oracle work.Oracle, err error) {
-		err = from.Scan(append(intoOwner(&oracle.Owner), &oracle.ID, &oracle.State, &oracle.Question, &oracle.PanelSize,
-			document{&oracle.Options}, &oracle.Context, &oracle.CreatedAt, &oracle.UpdatedAt)...)
-		return oracle, err
-	}, `SELECT `+ownerColumns+`, id, state, question, panel_size, options, context, created_at, updated_at
-		FROM oracles WHERE id = ? AND requester = ?`, id, identity(requester))
-	return oracle, named(ctx, "read oracle", err)
+func (s *Store) Oracle(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (oracle work.Oracle, err error) {
+	err = s.view(ctx, "read oracle", func(tx *sql.Tx) error {
+		if oracle, err = queryWork(ctx, tx, scanOracle, selectOracle+"WHERE id = ? AND requester = ?", id, identity(requester)); err != nil {
+			return err
+		}
+		members, err := nodesOf(ctx, tx, id)
+		oracle.Tally = work.Tally(members)
+		for _, member := range members {
+			oracle.Members = append(oracle.Members, boxoffice.Member{
+				Number: member.Position + 1, State: member.State, Choice: member.Choice,
+				Summary: member.Summary, Reason: member.Reason, EndedAt: member.EndedAt,
+			})
+		}
+		return err
+	})
+	return oracle, err
 }
 
 // Workflow implements work.Store.
-func (s *Store) Workflow(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (work.Workflow, error) {
-	workflow, err := queryWork(ctx, s.readers, func(from row) (workflow work.Workflow, err error) {
-		err = from.Scan(append(intoOwner(&workflow.Owner), &workflow.ID, &workflow.State, &workflow.Objective, &workflow.Shape,
-			document{&workflow.Nodes}, &workflow.JobID, &workflow.CreatedAt, &workflow.UpdatedAt)...)
-		return workflow, err
-	}, `SELECT w.requester, w.payer, w.order_id, w.id, j.state, w.objective, w.shape, w.nodes, w.job_id, w.created_at, j.updated_at
-		FROM workflows w JOIN jobs j ON j.id = w.job_id WHERE w.id = ? AND w.requester = ?`, id, identity(requester))
-	return workflow, named(ctx, "read workflow", err)
+func (s *Store) Workflow(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (workflow work.Workflow, err error) {
+	err = s.view(ctx, "read workflow", func(tx *sql.Tx) error {
+		if workflow, err = queryWork(ctx, tx, scanWorkflow, `
+			SELECT w.requester, w.payer, w.order_id, w.id, j.state, w.objective, w.shape, w.nodes, w.job_id, w.created_at, j.updated_at
+			FROM workflows w JOIN jobs j ON j.id = w.job_id WHERE w.id = ? AND w.requester = ?`, id, identity(requester)); err != nil {
+			return err
+		}
+		nodes, err := nodesOf(ctx, tx, workflow.JobID)
+		for _, node := range nodes {
+			if node.Kind == work.NodeAgent {
+				step := &workflow.Nodes[node.Position]
+				step.State, step.Summary, step.Reason = node.State, node.Summary, node.Reason
+			}
+		}
+		return err
+	})
+	return workflow, err
 }
 
-// Schedule implements work.Store.
-func (s *Store) Schedule(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (work.Schedule, error) {
-	schedule, err := queryWork(ctx, s.readers, func(from row) (schedule work.Schedule, err error) {
-		var input string
-		err = from.Scan(append(intoOwner(&schedule.Owner), &schedule.ID, &schedule.State, &schedule.Action, &input,
-			&schedule.IntervalMinutes, &schedule.RunsBought, &schedule.RunsLeft, &schedule.NextRunAt,
-			&schedule.CreatedAt, &schedule.UpdatedAt)...)
-		schedule.Input = []byte(input)
-		return schedule, err
-	}, `SELECT `+ownerColumns+`, id, state, action, input, interval_minutes, runs_bought, runs_left, next_run_at, created_at, updated_at
-		FROM schedules WHERE id = ? AND requester = ?`, id, identity(requester))
-	return schedule, named(ctx, "read schedule", err)
+func scanWorkflow(from row) (workflow work.Workflow, err error) {
+	err = from.Scan(append(intoOwner(&workflow.Owner), &workflow.ID, &workflow.State, &workflow.Objective, &workflow.Shape,
+		document{&workflow.Nodes}, &workflow.JobID, &workflow.CreatedAt, &workflow.UpdatedAt)...)
+	return workflow, err
 }
 
 // JobPayer implements action.Originals.

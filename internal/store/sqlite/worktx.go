@@ -1,19 +1,25 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/riverqueue/river"
+
 	"boxoffice"
 	"boxoffice/internal/work"
 )
 
-// workTx is the transaction of an admission. It holds the write lock, so what
+// workTx is a transaction in which work is opened or goes on. It holds the write lock, so what
 // it reads nobody changes before it ends.
-type workTx struct{ tx *sql.Tx }
+type workTx struct {
+	tx    *sql.Tx
+	queue *river.Client[*sql.Tx]
+}
 
 var _ work.Tx = workTx{}
 
@@ -31,20 +37,28 @@ func (t workTx) InsertJob(ctx context.Context, job work.Job) error {
 	if job.Project != nil {
 		project, version = &job.Project.ID, &job.Project.Version
 	}
-	return t.insert(ctx, "job", `
+	if err := t.insert(ctx, "job", `
 		INSERT INTO jobs (`+ownerColumns+`, id, state, template, objective, launch_kind, blocked_reason, delivery,
 		                  created_at, updated_at, brief, project_id, project_version)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, job.Owner,
 		job.ID, job.State, job.Template, job.Objective, job.LaunchKind, job.BlockedReason, document{job.Delivery},
-		job.CreatedAt, job.UpdatedAt, document{job.Brief}, project, version)
+		job.CreatedAt, job.UpdatedAt, document{job.Brief}, project, version,
+	); err != nil {
+		return err
+	}
+	return t.insertNodes(ctx, job.Steps, job.CreatedAt)
 }
 
 func (t workTx) InsertOracle(ctx context.Context, oracle work.Oracle) error {
-	return t.insert(ctx, "oracle", `
+	if err := t.insert(ctx, "oracle", `
 		INSERT INTO oracles (`+ownerColumns+`, id, state, question, panel_size, options, context, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, oracle.Owner,
 		oracle.ID, oracle.State, oracle.Question, oracle.PanelSize, document{oracle.Options}, oracle.Context,
-		oracle.CreatedAt, oracle.UpdatedAt)
+		oracle.CreatedAt, oracle.UpdatedAt,
+	); err != nil {
+		return err
+	}
+	return t.insertNodes(ctx, oracle.Panel, oracle.CreatedAt)
 }
 
 // InsertWorkflow needs the workflow's job to be inserted. The state and
@@ -59,10 +73,10 @@ func (t workTx) InsertWorkflow(ctx context.Context, workflow work.Workflow) erro
 func (t workTx) InsertSchedule(ctx context.Context, schedule work.Schedule) error {
 	return t.insert(ctx, "schedule", `
 		INSERT INTO schedules (`+ownerColumns+`, id, state, action, input, interval_minutes, runs_bought, runs_left,
-		                       next_run_at, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, schedule.Owner,
+		                       next_run_at, missed, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, schedule.Owner,
 		schedule.ID, schedule.State, schedule.Action, string(schedule.Input), schedule.IntervalMinutes, schedule.RunsBought,
-		schedule.RunsLeft, schedule.NextRunAt, schedule.CreatedAt, schedule.UpdatedAt)
+		schedule.RunsLeft, schedule.NextRunAt, cmp.Or(schedule.Missed, boxoffice.MissedSkip), schedule.CreatedAt, schedule.UpdatedAt)
 }
 
 func (t workTx) Job(ctx context.Context, id boxoffice.UUID) (work.Job, error) {
@@ -95,7 +109,18 @@ func (t workTx) AnswerJob(ctx context.Context, id boxoffice.UUID, answer work.An
 	); err != nil {
 		return err
 	}
-	_, err := t.tx.ExecContext(ctx, `
+	nodes, err := nodesOf(ctx, t.tx, id)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if node.State == boxoffice.NodeBlocked || node.State == boxoffice.NodeFailed {
+			if err := t.requeue(ctx, node, answer.At); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = t.tx.ExecContext(ctx, `
 		UPDATE jobs SET state = 'queued', blocked_reason = NULL, updated_at = ? WHERE id = ? AND state = 'blocked'`, answer.At, id)
 	return err
 }

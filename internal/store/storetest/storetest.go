@@ -22,6 +22,7 @@ import (
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/work"
+	"boxoffice/internal/work/engine"
 	"boxoffice/x402"
 )
 
@@ -30,6 +31,7 @@ type Store interface {
 	order.Store
 	payment.Store
 	work.Store
+	engine.Store
 	action.Originals
 }
 
@@ -43,7 +45,7 @@ func Run(t *testing.T, open Open) {
 		tests map[string]func(*testing.T, Store)
 	}{
 		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests},
-		{"Admission", admissionTests}, {"Work", workTests}, {"Faults", faultTests},
+		{"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Faults", faultTests},
 	}
 	for _, subject := range subjects {
 		t.Run(subject.name, func(t *testing.T) {
@@ -236,6 +238,14 @@ func admit(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64, o
 		return open(tx, work.Owner{Requester: owner, Payer: wallet, OrderID: record.ID})
 	}))
 	return record
+}
+
+// Admit saves a new admitted order of some requester, and what open creates for
+// it. Each nonce can be used once with a store.
+func Admit(t testing.TB, store Store, nonce uint64, open func(work.Tx, work.Owner) (work.Opened, error)) boxoffice.Requester {
+	t.Helper()
+	admit(t, store, alice, nonce, open)
+	return alice
 }
 
 // status reads how an order and its last payment stand.

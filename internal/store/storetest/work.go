@@ -281,6 +281,6 @@ func aSchedule(owner work.Owner) work.Schedule {
 	return work.Schedule{Owner: owner, Schedule: boxoffice.Schedule{
 		ID: boxoffice.NewUUID(), State: boxoffice.ScheduleActive, Action: boxoffice.ActionJobOpen,
 		Input: []byte(`{"objective":"again","template":"research"}`), IntervalMinutes: 30, RunsBought: 10, RunsLeft: 7,
-		NextRunAt: pointer(now + minute), CreatedAt: now, UpdatedAt: now,
+		NextRunAt: pointer(now + minute), Missed: boxoffice.MissedSkip, CreatedAt: now, UpdatedAt: now,
 	}}
 }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"boxoffice"
+	"boxoffice/client"
+)
+
+type jobCmd struct {
+	reading
+	Watch   bool          `short:"w" help:"Follow the job until it is completed or blocked: each change of each node, then the delivery."`
+	Timeout time.Duration `default:"1h" help:"How long to watch."`
+}
+
+// Run shows a job, now or when it ended.
+func (cmd *jobCmd) Run(ctx context.Context, s *Settings, std *streams) error {
+	if !cmd.Watch {
+		return show(ctx, s, std, cmd.ID, (*client.Client).Job, (*page).job)
+	}
+	id, err := orderID(cmd.ID)
+	if err != nil {
+		return err
+	}
+	c, err := s.connect(ctx, std, needsToken)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmd.Timeout)
+	defer cancel()
+	last := map[string]string{}
+	job, err := c.WatchJob(ctx, id, func(job boxoffice.Job) {
+		tell := func(name, state string) {
+			if last[name] != state {
+				fmt.Fprintf(std.err, "%s %s %s\n", time.Now().Format(time.TimeOnly), printable(name), printable(state))
+			}
+			last[name] = state
+		}
+		tell("job", string(job.State))
+		for _, node := range job.Nodes {
+			tell("node "+node.ID, says(string(node.State), short(node.Summary), short(node.Reason)))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return s.result(std, func(p *page) { p.job(&job) })
+}
+
+// says joins what there is.
+func says(texts ...string) string {
+	var said []string
+	for _, text := range texts {
+		if text != "" {
+			said = append(said, text)
+		}
+	}
+	return strings.Join(said, ": ")
+}
+
+type cloneCmd struct {
+	reading
+	Dir string `arg:"" optional:"" help:"Where to; by default a folder named after the job."`
+}
+
+// Run clones the repository that a job delivered. The request token goes to git
+// in its environment, where other users do not see it, and is kept nowhere.
+func (cmd *cloneCmd) Run(ctx context.Context, s *Settings, std *streams) error {
+	id, err := orderID(cmd.ID)
+	if err != nil {
+		return err
+	}
+	c, err := s.connect(ctx, std, needsToken)
+	if err != nil {
+		return err
+	}
+	job, err := c.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case job.Delivery == nil:
+		return fmt.Errorf("job %s has delivered nothing yet: it is %s", id, job.State)
+	case job.Delivery.Failure != "":
+		return fmt.Errorf("the delivery of job %s failed: %s", id, job.Delivery.Failure)
+	}
+	folder := cmd.Dir
+	if folder == "" {
+		folder = string(id)
+	}
+	git := exec.CommandContext(ctx, "git", "clone", "--", job.Delivery.RepoURL, folder)
+	git.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0")
+	if strings.HasPrefix(job.Delivery.RepoURL, strings.TrimSuffix(s.URL, "/")+"/") { // the token goes to the service alone
+		token, err := s.token(std, false)
+		if err != nil {
+			return err
+		}
+		basic := base64.StdEncoding.EncodeToString([]byte("token:" + token.secret.Reveal()))
+		git.Env = append(git.Env, "GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=http."+job.Delivery.RepoURL+".extraHeader", "GIT_CONFIG_VALUE_0=Authorization: Basic "+basic)
+	}
+	git.Stdout, git.Stderr = std.err, std.err
+	if err := git.Run(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return fmt.Errorf("git is needed to clone: %w", err)
+		}
+		return fmt.Errorf("git clone: %w", err)
+	}
+	if s.JSON {
+		return s.result(std, nil)
+	}
+	_, err = fmt.Fprintln(std.out, folder)
+	return err
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""An agent in Python: a task as JSON on stdin, an answer as JSON on stdout.
+
+It runs in the job's workspace. What it leaves there is committed and delivered;
+what it writes to stderr is kept as the node's log. See ../README.md.
+"""
+import json
+import os
+import sys
+
+
+def work(task):
+    panel = task.get("panel")
+    if panel:
+        options = panel.get("options") or ["yes", "no"]
+        choice = options[sum(panel["question"].encode()) % len(options)]
+        return {"outcome": "done", "choice": choice, "summary": f"The answer is {choice}."}
+    if "ask me" in task["objective"].lower() and not task.get("answers"):
+        return {"outcome": "blocked", "reason": "The objective says to ask: what should the report say?"}
+    lines = ["# Report", "", task["objective"]]
+    lines += [f"\nFrom {p['node']}: {p['summary']}" for p in task.get("predecessors", [])]
+    lines += [f"\nYou answered: {answer}" for answer in task.get("answers", [])]
+    with open("report.new", "w", encoding="utf-8") as report:
+        report.write("\n".join(lines) + "\n")
+    os.replace("report.new", "report.md")
+    print("wrote report.md", file=sys.stderr)
+    return {"outcome": "done", "summary": "Wrote report.md."}
+
+
+json.dump(work(json.load(sys.stdin)), sys.stdout)

@@ -1,0 +1,123 @@
+// Package examples_test runs the example agents as the service runs them.
+package examples_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"boxoffice"
+	"boxoffice/internal/work"
+	"boxoffice/internal/work/agent"
+)
+
+// agents returns the command of each example.
+func agents(t *testing.T) map[string][]string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "agent-go")
+	if output, err := exec.Command("go", "build", "-o", program, "./agent-go").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	commands := map[string][]string{"agent-go": {program}}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Log("NO python3 HERE: agent-python was left out")
+		return commands
+	}
+	script, err := filepath.Abs("agent-python/agent.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands["agent-python"] = []string{python, script}
+	return commands
+}
+
+// do runs an agent in a workspace and returns its answer and its report.md.
+func do(t *testing.T, argv []string, task agent.Task) (agent.Answer, string) {
+	t.Helper()
+	workspace, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	command, err := agent.NewCommand(agent.CommandConfig{Argv: argv, Timeout: time.Minute, MaxMemory: 256 << 20, Scratch: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task.Job, task.Node, task.Template = boxoffice.NewUUID(), "main", "research"
+	report, err := command.Run(t.Context(), workspace, task)
+	if err != nil {
+		t.Fatalf("%v: %s", err, report.Log)
+	}
+	text, err := os.ReadFile(filepath.Join(workspace, "report.md"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if len(report.Log) == 0 && text != nil {
+		t.Error("it kept no log")
+	}
+	return report.Answer, string(text)
+}
+
+func TestExamples(t *testing.T) {
+	for name, argv := range agents(t) {
+		t.Run(name, func(t *testing.T) {
+			task := agent.Task{
+				Objective:    "Compare “embedded” databases",
+				Context:      []work.Document{{Name: "notes", Text: "two words"}},
+				Predecessors: []agent.Result{{Node: "collect", Summary: "Found three."}},
+			}
+			answer, report := do(t, argv, task)
+			if answer.Outcome != agent.Done {
+				t.Errorf("got %+v", answer)
+			}
+			for _, part := range []string{task.Objective, "Found three."} {
+				if !strings.Contains(report, part) {
+					t.Errorf("%q is not in %s", part, report)
+				}
+			}
+			againAnswer, again := do(t, argv, task)
+			if diff := cmp.Diff(report, again) + cmp.Diff(answer, againAnswer); diff != "" {
+				t.Error(diff)
+			}
+
+			task.Objective = "Ask me for the colour"
+			if answer, report = do(t, argv, task); answer.Outcome != agent.Blocked || report != "" {
+				t.Errorf("got %+v, %s", answer, report)
+			}
+			task.Answers = []string{"blue"}
+			if answer, report = do(t, argv, task); answer.Outcome != agent.Done || !strings.Contains(report, "blue") {
+				t.Errorf("got %+v, %s", answer, report)
+			}
+		})
+	}
+}
+
+// A panel of five agrees, each member on its own, and not on everything.
+func TestExamplePanels(t *testing.T) {
+	for name, argv := range agents(t) {
+		t.Run(name, func(t *testing.T) {
+			tally := map[string]int{}
+			for member := range 5 {
+				answer, _ := do(t, argv, agent.Task{Objective: "Will it rain?", Panel: &agent.Panel{
+					Question: "Will it rain?", Options: []string{"yes", "no", "perhaps"}, Member: member, Size: 5,
+				}})
+				tally[answer.Choice]++
+			}
+			most := 0
+			for _, n := range tally {
+				most = max(most, n)
+			}
+			if most < 4 {
+				t.Errorf("the tally is %v", tally)
+			}
+			if answer, _ := do(t, argv, agent.Task{Objective: "?", Panel: &agent.Panel{Question: "?", Size: 5}}); answer.Choice == "" {
+				t.Errorf("got %+v", answer)
+			}
+		})
+	}
+}

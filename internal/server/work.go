@@ -1,0 +1,177 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"boxoffice/internal/order"
+	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/work/agent"
+	"boxoffice/internal/work/delivery"
+	"boxoffice/internal/work/engine"
+)
+
+// works is everything that runs and delivers what was admitted.
+type works struct {
+	engine    *engine.Engine[*sql.Tx] // nil: this process runs nothing
+	git       http.Handler            // nil: nothing is delivered
+	callbacks http.Handler            // nil: no agent answers later
+}
+
+func (w *works) run(ctx context.Context) error {
+	if w.engine == nil {
+		return nil
+	}
+	return w.engine.Run(ctx)
+}
+
+func openWork(o Options, store *sqlite.Store) (*works, error) {
+	w := new(works)
+	runners, err := w.agents(o, sqlite.Mailbox{Store: store, Poll: time.Duration(o.Work.Poll)})
+	if err != nil {
+		return nil, err
+	}
+	var deliverer engine.Deliverer
+	if len(runners) > 0 {
+		git, err := openGit(o)
+		if err != nil {
+			return nil, err
+		}
+		deliverer, w.git = git, git.Handler(store)
+	}
+	if o.Work.Concurrency == 0 {
+		return w, nil
+	}
+	w.engine, err = engine.New(engine.Config[*sql.Tx]{
+		Store: store, Driver: store.Driver(), Queue: sqlite.Queue, Deliverer: deliverer, Open: order.Open, Agents: runners,
+		Concurrency: o.Work.Concurrency, Attempts: o.Work.Attempts, Backoff: time.Duration(o.Work.Backoff),
+		Lease: time.Duration(o.Work.Lease), Poll: time.Duration(o.Work.Poll), Scheduling: time.Duration(o.Work.Scheduling),
+		Now: o.Now, Log: o.Log,
+	})
+	return w, err
+}
+
+func openGit(o Options) (*delivery.Git, error) {
+	config := delivery.Config{
+		Dir: o.Work.Dir, BaseURL: o.BaseURL, AllowedHosts: o.Delivery.AllowedHosts, PullRequest: o.Delivery.PullRequest,
+		Author: o.Delivery.Author, Timeout: time.Duration(o.Delivery.Timeout), Now: o.Now,
+		Credentials: map[string]delivery.Credential{},
+	}
+	for host, credential := range o.Delivery.Credentials {
+		password := os.Getenv(credential.PasswordEnv)
+		if password == "" {
+			return nil, fmt.Errorf("delivery.credentials.%s: %s is not set in the environment", host, credential.PasswordEnv)
+		}
+		config.Credentials[host] = delivery.Credential{Username: credential.Username, Password: password}
+	}
+	for _, name := range o.Delivery.Env {
+		if value, ok := os.LookupEnv(name); ok {
+			config.Env = append(config.Env, name+"="+value)
+		}
+	}
+	return delivery.New(config)
+}
+
+// defaultAgentTimeout is how long an agent may take that has no timeout of its own.
+const defaultAgentTimeout = 30 * time.Minute
+
+// agents makes a runner of each agent, and the handler of their later answers.
+func (w *works) agents(o Options, mailbox agent.Mailbox) (map[string]agent.Runner, error) {
+	runners := map[string]agent.Runner{}
+	var secrets []agent.Secret
+	for template, c := range o.Agents {
+		timeout := cmp.Or(time.Duration(c.Timeout), defaultAgentTimeout)
+		if c.URL == "" {
+			command, err := agent.NewCommand(agent.CommandConfig{
+				Argv: c.Command, Timeout: timeout, MaxOutput: c.MaxOutput, MaxMemory: c.MaxMemory, Env: c.Env,
+				Writable: c.Writable, Hidden: o.secretFiles(), Confined: c.Confined, Log: o.Log,
+			})
+			if err != nil {
+				return nil, fmt.Errorf("agents.%s: %w", template, err)
+			}
+			runners[template] = command
+			continue
+		}
+		secret, err := agent.ParseSecret(os.Getenv(c.SecretEnv))
+		if err != nil {
+			return nil, fmt.Errorf("agents.%s: %s in the environment: %w", template, c.SecretEnv, err)
+		}
+		config := agent.HTTPConfig{URL: c.URL, Secret: secret, Timeout: timeout, MaxOutput: c.MaxOutput, Now: o.Now}
+		if c.Callback {
+			config.Callback, config.Mailbox = o.BaseURL+"/callbacks", mailbox
+			secrets = append(secrets, secret)
+		}
+		if runners[template], err = agent.NewHTTP(config); err != nil {
+			return nil, fmt.Errorf("agents.%s: %w", template, err)
+		}
+	}
+	if len(secrets) > 0 {
+		w.callbacks = agent.NewCallbacks(agent.CallbacksConfig{Secrets: secrets, Mailbox: mailbox, Now: o.Now})
+	}
+	return runners, nil
+}
+
+// secretFiles are what agents cannot read: the payments, the settlement key, and
+// the work of other requesters. An agent's own workspace is open to it.
+func (o Options) secretFiles() []string {
+	files := []string{o.Work.Dir}
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+		files = append(files, o.Store.Path+suffix)
+	}
+	if o.Settlement.Keystore != "" {
+		files = append(files, o.Settlement.Keystore)
+	}
+	for i, file := range files {
+		if absolute, err := filepath.Abs(file); err == nil {
+			files[i] = absolute
+		}
+	}
+	return files
+}
+
+// Worker runs work beside a server, in a process of its own.
+type Worker struct {
+	store *sqlite.Store
+	work  *works
+	log   *slog.Logger
+}
+
+// NewWorker opens the store of a configuration. It needs neither the chain nor
+// the settlement key.
+func NewWorker(ctx context.Context, o Options) (*Worker, error) {
+	if len(o.Agents) == 0 {
+		return nil, errors.New("agents: a worker needs at least one")
+	}
+	if o.Work.Concurrency == 0 {
+		return nil, errors.New("work.concurrency must be above 0 for a worker")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	store, err := sqlite.Open(ctx, sqlite.Config{Path: o.Store.Path})
+	if err != nil {
+		return nil, err
+	}
+	w, err := openWork(o, store)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return &Worker{store, w, o.Log}, nil
+}
+
+// Run runs work until ctx ends.
+func (w *Worker) Run(ctx context.Context) error {
+	w.log.InfoContext(ctx, "working")
+	return w.work.run(ctx)
+}
+
+// Close releases what NewWorker took. It is called after Run has returned.
+func (w *Worker) Close() error { return w.store.Close() }

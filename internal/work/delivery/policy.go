@@ -1,0 +1,68 @@
+package delivery
+
+import (
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// hostPattern is a host with or without a port, as it stands in an address. It
+// begins with a letter, a digit or the bracket of an IPv6 address, so it is
+// never an option.
+var hostPattern = regexp.MustCompile(`^(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$`)
+
+// pathPattern leaves out what servers and clients read in more than one way:
+// dots alone between slashes, backslashes, and escapes of control characters,
+// slashes and dots.
+var (
+	pathPattern = regexp.MustCompile(`^(?:/[A-Za-z0-9._~!$&'()+,;=:@%-]+)+/?$`)
+	pathTricks  = regexp.MustCompile(`(?i)/\.{1,2}(?:/|$)|%(?:[01][0-9a-f]|7f|2e|2f|5c|25)`)
+)
+
+// A remote is a requester's repository that may be reached.
+type remote struct {
+	url       string // rebuilt from the parts that were checked
+	host      string
+	protocols string
+}
+
+// remote checks the address that a requester named. Its error is a *Failure.
+func (g *Git) remote(address string) (remote, error) {
+	refuse := func(why string) (remote, error) {
+		return remote{}, failuref("repoUrl refused: %s", why)
+	}
+	u, err := url.Parse(address)
+	if err != nil || len(address) > 2048 {
+		return refuse("it is not an address")
+	}
+	if u.Opaque != "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(address, "#") {
+		return refuse("it must be https://host/path without credentials, query or fragment")
+	}
+	switch u.Scheme {
+	case "https":
+	case "http":
+		if !loopback(u.Hostname()) {
+			return refuse("only https reaches it")
+		}
+	default:
+		return refuse("only https reaches it")
+	}
+	host := strings.ToLower(u.Host)
+	if u.Scheme == "https" {
+		host = strings.TrimSuffix(host, ":443")
+	}
+	if !hostPattern.MatchString(host) || !g.hosts[host] {
+		return refuse("this service does not deliver to that host")
+	}
+	path := u.EscapedPath()
+	if !strings.HasSuffix(address, path) || !pathPattern.MatchString(path) || pathTricks.MatchString(path) {
+		return refuse("its path is not that of a repository")
+	}
+	return remote{url: u.Scheme + "://" + host + path, host: host, protocols: u.Scheme}, nil
+}
+
+func loopback(host string) bool {
+	address := net.ParseIP(host)
+	return host == "localhost" || address != nil && address.IsLoopback()
+}

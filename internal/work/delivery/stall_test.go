@@ -1,0 +1,57 @@
+package delivery_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"boxoffice/internal/work/delivery"
+)
+
+// A client that asks for a large pack and then reads none of it is given up.
+func TestClientThatStopsReading(t *testing.T) {
+	noise := make([]byte, 24<<20) // more than the sockets between them hold
+	for i, x := 0, uint32(1); i < len(noise); i++ {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		noise[i] = byte(x)
+	}
+	s := openShop(t, func(c *delivery.Config) { c.MaxBytes = 64 << 20 })
+	dir := s.workspace(s.job)
+	write(t, dir, map[string]string{"noise": string(noise)})
+	commit := s.deliver(s.job, dir).Commit
+
+	hasty := open(t, func(c *delivery.Config) { c.Dir, c.Timeout = s.dir, 2*time.Second })
+	handler, returned := hasty.Handler(owners{s.job.ID: s.token.Requester()}), make(chan any, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			fault := recover()
+			returned <- fault
+			panic(fault)
+		}()
+		handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	connection, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	connection.(*net.TCPConn).SetReadBuffer(4 << 10)
+	wants := "0032want " + commit + "\n00000009done\n"
+	fmt.Fprintf(connection, "POST %s/git-upload-pack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/x-git-upload-pack-request\r\nContent-Length: %d\r\n\r\n%s", s.path(), s.token.Reveal(), len(wants), wants)
+	first := make([]byte, 12)
+	if _, err := io.ReadFull(connection, first); err != nil || !strings.HasSuffix(string(first), " 200") {
+		t.Fatalf("answer %q, %v", first, err)
+	}
+	if fault := <-returned; fault != http.ErrAbortHandler {
+		t.Errorf("the answer was not broken off: %v", fault)
+	}
+}

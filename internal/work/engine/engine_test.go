@@ -1,0 +1,382 @@
+package engine_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/work"
+	"boxoffice/internal/work/agent"
+)
+
+func TestJob(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if task.Job != id || task.Node != "main" || task.Template != "research" || task.Objective != "look" {
+			t.Errorf("task %+v", task)
+		}
+		return done("seen")
+	}))
+	job := p.untilJob(id, boxoffice.JobCompleted)
+	if job.Delivery == nil || job.Delivery.Commit != fmt.Sprintf("%040x", 1) {
+		t.Errorf("delivery %+v", job.Delivery)
+	}
+	if node := job.Nodes[0]; len(job.Nodes) != 1 || node.State != boxoffice.NodeDone || node.Summary != "seen" || node.Attempts != 1 {
+		t.Errorf("nodes %+v", job.Nodes)
+	}
+}
+
+func step(id string, after ...string) boxoffice.WorkflowNode {
+	return boxoffice.WorkflowNode{ID: id, Objective: "do " + id, Template: "audit", After: after}
+}
+
+// A node runs when those before it are done, and is told their results. Those
+// that do not wait for each other run at once.
+func TestGraph(t *testing.T) {
+	p := newPlace(t)
+	opened := p.openWorkflow("dag", step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c"))
+	var both sync.WaitGroup
+	both.Add(2)
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if task.Node == "b" || task.Node == "c" {
+			both.Done()
+			both.Wait()
+		}
+		var told []string
+		for _, before := range task.Predecessors {
+			told = append(told, before.Summary)
+		}
+		return done(task.Node + "(" + strings.Join(told, ",") + ")")
+	}))
+	job := p.untilJob(opened.JobID, boxoffice.JobCompleted)
+	if got := job.Nodes[3].Summary; got != "d(b(a()),c(a()))" {
+		t.Errorf("the last node came to %s", got)
+	}
+	workflow, err := p.store.Workflow(t.Context(), p.owner, opened.ID)
+	if err != nil || workflow.State != boxoffice.JobCompleted || workflow.Nodes[1].State != boxoffice.NodeDone || workflow.Nodes[1].Summary != "b(a())" {
+		t.Errorf("workflow %+v, %v", workflow, err)
+	}
+}
+
+func TestConcurrencyLimit(t *testing.T) {
+	p := newPlace(t)
+	var jobs []boxoffice.UUID
+	for range 8 {
+		jobs = append(jobs, p.openJob("look"))
+	}
+	var running, most atomic.Int64
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+		for n, old := running.Add(1), most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		defer running.Add(-1)
+		return done("x")
+	}), func(c *config) { c.Concurrency = 2 })
+	for _, id := range jobs {
+		p.untilJob(id, boxoffice.JobCompleted)
+	}
+	if most.Load() > 2 {
+		t.Errorf("%d ran at once", most.Load())
+	}
+}
+
+// A blocked node names what it needs; the paid answer resumes it, and it alone.
+func TestBlockedAndContinued(t *testing.T) {
+	p := newPlace(t)
+	opened := p.openWorkflow("chain", step("plan"), step("build", "plan"))
+	var plans atomic.Int64
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		switch {
+		case task.Node == "plan":
+			plans.Add(1)
+			return done("planned")
+		case len(task.Answers) == 0:
+			return agent.Answer{Outcome: agent.Blocked, Reason: "which chain?"}, nil
+		}
+		return done("built on " + strings.Join(task.Answers, "+"))
+	}))
+	job := p.untilJob(opened.JobID, boxoffice.JobBlocked)
+	if want := "node build needs input: which chain?"; *job.BlockedReason != want {
+		t.Errorf("blocked: %q, want %q", *job.BlockedReason, want)
+	}
+	if resumed := p.carryOn(job.ID, "Base"); resumed.ID != job.ID {
+		t.Errorf("%s was opened", resumed.ID)
+	}
+	job = p.untilJob(job.ID, boxoffice.JobCompleted)
+	if job.Nodes[1].Summary != "built on Base" || plans.Load() != 1 {
+		t.Errorf("%+v after %d plans", job.Nodes, plans.Load())
+	}
+	next := p.carryOn(job.ID, "More")
+	version := p.untilJob(next.ID, boxoffice.JobCompleted)
+	if version.Project == nil || version.Project.Version != 2 || version.Project.Of != 2 || version.Nodes[1].Summary != "built on More" {
+		t.Errorf("the next version %+v", version)
+	}
+}
+
+// An input that was paid while the node ran is not lost: the node runs again with it.
+func TestAnswerWhileRunning(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	started, goOn := make(chan struct{}, 8), make(chan struct{})
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		started <- struct{}{}
+		<-goOn
+		return done(fmt.Sprint(task.Answers))
+	}))
+	<-started
+	p.carryOn(id, "and there")
+	close(goOn)
+	job := p.untilJob(id, boxoffice.JobCompleted)
+	if node := job.Nodes[0]; node.Summary != "[and there]" || node.Attempts != 2 {
+		t.Errorf("%+v", node)
+	}
+}
+
+func TestRetries(t *testing.T) {
+	failure := &agent.Failure{Kind: agent.Exited, Code: 3, Detail: "the operator's secret", Retryable: true}
+	for name, test := range map[string]struct {
+		fails, attempts int
+		final           bool
+		want            boxoffice.JobState
+	}{
+		"twice":      {fails: 2, attempts: 3, want: boxoffice.JobCompleted},
+		"too often":  {fails: 99, attempts: 3, want: boxoffice.JobBlocked},
+		"hopelessly": {fails: 99, attempts: 1, final: true, want: boxoffice.JobBlocked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			id := p.openJob("look")
+			var runs atomic.Int64
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+				if n := runs.Add(1); int(n) <= test.fails && len(task.Answers) == 0 {
+					failed := *failure
+					failed.Retryable = !test.final
+					return agent.Answer{}, &failed
+				}
+				return done("at last")
+			}))
+			job := p.untilJob(id, test.want)
+			if job.Nodes[0].Attempts != test.attempts {
+				t.Errorf("%d attempts, want %d", job.Nodes[0].Attempts, test.attempts)
+			}
+			if test.want == boxoffice.JobBlocked {
+				if want := "analysis failed at node main: the agent ended with exit code 3"; *job.BlockedReason != want {
+					t.Errorf("blocked: %q", *job.BlockedReason)
+				}
+				p.carryOn(id, "try again")
+				p.untilJob(id, boxoffice.JobCompleted)
+			}
+		})
+	}
+}
+
+func vote(choice string) (agent.Answer, error) {
+	return agent.Answer{Outcome: agent.Done, Summary: "because", Choice: choice}, nil
+}
+
+func TestOracle(t *testing.T) {
+	p := newPlace(t)
+	id := p.openOracle(5, "yes", "no")
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		switch task.Panel.Member {
+		case 0, 3:
+			return agent.Answer{}, &agent.Failure{Kind: agent.TimedOut, Retryable: true}
+		case 1:
+			return vote("no")
+		}
+		return vote("yes")
+	}))
+	oracle := until(p, id, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
+	if err := oracle.Validate(); err != nil {
+		t.Error(err)
+	}
+	if *oracle.Answer != (boxoffice.Verdict{Choice: "yes", Votes: 4, Of: 5}) || len(oracle.Members) != 7 ||
+		!slices.Equal(oracle.Tally, []boxoffice.Votes{{Choice: "yes", Votes: 4}, {Choice: "no", Votes: 1}}) {
+		t.Errorf("%+v", oracle.Oracle)
+	}
+	if member := oracle.Members[0]; member.State != boxoffice.NodeFailed || member.Reason != "the agent did not answer in time" {
+		t.Errorf("the first member %+v", member)
+	}
+}
+
+func TestOracleWithoutItsPanel(t *testing.T) {
+	p := newPlace(t)
+	id := p.openOracle(6)
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if task.Panel.Member == 2 {
+			return vote("perhaps")
+		}
+		return agent.Answer{Outcome: agent.Blocked, Reason: "cannot say"}, nil
+	}))
+	oracle := until(p, id, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobBlocked })
+	if err := oracle.Validate(); err != nil {
+		t.Error(err)
+	}
+	if want := "1 of 6 members answered"; !strings.Contains(*oracle.BlockedReason, want) || len(oracle.Members) != 6+work.MaxReplacements(6) {
+		t.Errorf("%q with %d members", *oracle.BlockedReason, len(oracle.Members))
+	}
+	if len(oracle.Tally) != 1 || oracle.Answer != nil {
+		t.Errorf("tally %v, answer %v", oracle.Tally, oracle.Answer)
+	}
+}
+
+// A worker that is killed in the middle of a node is replaced, and what it says
+// after that does not count.
+func TestKilledWorker(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	run := work.Run{Work: id, Attempt: 1}
+	if _, err := p.store.Claim(t.Context(), run, "killed", p.now()+1000, p.now()); err != nil {
+		t.Fatal(err)
+	}
+	p.advance(time.Minute)
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("by another") }))
+	job := p.untilJob(id, boxoffice.JobCompleted)
+	if node := job.Nodes[0]; node.Attempts != 2 || node.Summary != "by another" {
+		t.Errorf("%+v", node)
+	}
+	err := p.store.Finish(t.Context(), run, "killed", work.Result{Verdict: work.Done, Summary: "too late"}, p.now())
+	if !errors.Is(err, work.ErrLost) {
+		t.Errorf("the killed worker's result: %v", err)
+	}
+}
+
+const childVariable = "BOXOFFICE_TEST_WORKER"
+
+// The same with a process that is really killed, without a word.
+func TestKilledProcess(t *testing.T) {
+	if path := os.Getenv(childVariable); path != "" {
+		placeAt(t, path).run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+			fmt.Println("started")
+			select {} // until it is killed
+		}))
+		select {}
+	}
+	p := newPlace(t)
+	id := p.openJob("look")
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledProcess$")
+	child.Env = append(os.Environ(), childVariable+"="+p.path)
+	said, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(said).ReadString('\n'); line != "started\n" {
+		t.Fatalf("the worker said %q, %v", line, err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	child.Wait() // it was killed
+	p.advance(time.Minute)
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("by another") }))
+	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Attempts != 2 || node.Summary != "by another" {
+		t.Errorf("%+v", node)
+	}
+}
+
+// Two workers and every run queued twice: each node runs once.
+func TestManyWorkers(t *testing.T) {
+	p := newPlace(t)
+	var runs sync.Map
+	once := answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if _, again := runs.LoadOrStore(string(task.Job)+task.Node, true); again {
+			t.Errorf("node %s of job %s ran twice", task.Node, task.Job)
+		}
+		return done("x")
+	})
+	for range 3 {
+		p.run(once)
+	}
+	var jobs []boxoffice.UUID
+	for range 20 {
+		jobs = append(jobs, p.openWorkflow("chain", step("a"), step("b", "a"), step("c", "b")).JobID)
+	}
+	if _, err := p.store.Requeue(t.Context(), p.now()+1000, p.now(), 100); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range jobs {
+		p.untilJob(id, boxoffice.JobCompleted)
+	}
+}
+
+// An engine that is stopped ends its agents and gives their nodes back at once.
+func TestStop(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	started := make(chan struct{})
+	stop := p.run(answers(func(ctx context.Context, _ agent.Task) (agent.Answer, error) {
+		close(started)
+		<-ctx.Done()
+		return agent.Answer{}, ctx.Err()
+	}))
+	<-started
+	stop()
+	job, err := p.store.Job(t.Context(), p.owner, id)
+	if err != nil || job.Nodes[0].State != boxoffice.NodeQueued {
+		t.Errorf("%+v, %v", job.Nodes, err)
+	}
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("x") }))
+	p.untilJob(id, boxoffice.JobCompleted)
+}
+
+// away is a store whose database is away again and again.
+type away struct {
+	*sqlite.Store
+	claims, finishes atomic.Int64
+}
+
+var errAway = errors.New("the database is away")
+
+func (a *away) Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp) (work.Assignment, error) {
+	if a.claims.Add(1) == 1 {
+		return work.Assignment{}, errAway
+	}
+	return a.Store.Claim(ctx, run, holder, until, now)
+}
+
+func (a *away) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
+	if a.finishes.Add(1) < 4 {
+		return errAway
+	}
+	return a.Store.Finish(ctx, run, holder, result, now)
+}
+
+// A run that could not be taken is taken later, and what an agent came to while
+// the database was away is kept.
+func TestDatabaseAway(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	var runs atomic.Int64
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+		runs.Add(1)
+		return done("x")
+	}), func(c *config) { c.Store = &away{Store: p.store} })
+	if job := p.untilJob(id, boxoffice.JobCompleted); job.Nodes[0].Attempts != 1 || runs.Load() != 1 {
+		t.Errorf("%+v after %d runs", job.Nodes, runs.Load())
+	}
+}
+
+// Work for which the operator has no agent waits, and is not lost.
+func TestNoAgent(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	stop := p.run(nil, func(c *config) { c.Agents = map[string]agent.Runner{"audit": answers(nil)} })
+	until(p, id, p.store.Job, func(job work.Job) bool {
+		return job.Nodes[0].Attempts == 1 && job.Nodes[0].State == boxoffice.NodeQueued
+	})
+	stop()
+}
