@@ -3,6 +3,7 @@ package order
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -49,6 +50,9 @@ func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, ap
 	quoteApproval, err := challenge.Approve(f.ServiceName, paid.Hash)
 	if err != nil {
 		return err
+	}
+	if quoteApproval.ChainID != f.ChainID { // the operator has moved on; the quote keeps its terms
+		return unavailable(fmt.Errorf("the quote is for chain %d, payments settle on chain %d", quoteApproval.ChainID, f.ChainID))
 	}
 	permit, err := f.Verifier.Verify(ctx, payment.Demand{
 		Requirements: record.Requirements,

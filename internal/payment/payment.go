@@ -62,17 +62,6 @@ type Intent struct {
 	SubmittedAt    boxoffice.Timestamp
 }
 
-// DeadlineMargin is how many seconds after its deadline a permit is taken to
-// be dead: a block's timestamp may trail the clock.
-const DeadlineMargin = 60
-
-// Dead reports whether the intent's permit can never move money any more, at
-// the given Unix second.
-func (i *Intent) Dead(unix int64) bool {
-	deadline, fits := i.Permit.Deadline.Uint64()
-	return i.Final || fits && unix > int64(deadline)+DeadlineMargin
-}
-
 // Evidence is the Transfer log that moved an intent's money.
 type Evidence struct {
 	TxHash      common.Hash
