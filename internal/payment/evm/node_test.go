@@ -53,8 +53,10 @@ func TestFaultyNodes(t *testing.T) {
 	const user, password, key, token = "operatr", "hunter22", "a1b2c3d4e5f60718", "tok-9f8e7d"
 	secretPath := fmt.Sprintf("/v3/%s/?apikey=%s", key, token)
 	handlers := map[string]http.HandlerFunc{
-		"500":        func(w http.ResponseWriter, r *http.Request) { http.Error(w, "oops at "+r.URL.String(), 500) },
-		"429":        func(w http.ResponseWriter, r *http.Request) { http.Error(w, `{"error":"slow down"}`, http.StatusTooManyRequests) },
+		"500": func(w http.ResponseWriter, r *http.Request) { http.Error(w, "oops at "+r.URL.String(), 500) },
+		"429": func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, `{"error":"slow down"}`, http.StatusTooManyRequests)
+		},
 		"garbage":    func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>"+r.URL.String()) },
 		"empty":      func(w http.ResponseWriter, r *http.Request) {},
 		"object":     func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") },
