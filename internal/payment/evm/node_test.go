@@ -38,7 +38,7 @@ func everyQuestion(t *testing.T, chain *evm.Chain) map[string]error {
 	_, failures["Standing"] = chain.Standing(ctx, permits)
 	_, failures["Standing of one"] = chain.Standing(ctx, permits[:1])
 	_, failures["Spent"] = chain.Spent(ctx, permits, 0)
-	_, failures["Receipts"] = chain.Receipts(ctx, []common.Hash{{1}, {2}})
+	_, failures["Receipts"] = chain.Receipts(ctx, []common.Hash{{1}, {2}}, 0)
 	_, failures["Transfers"] = chain.Transfers(ctx, devchain.TokenAddress, payTo, payTo, 0, 100)
 	_, failures["Check"] = chain.Check(ctx)
 	_, failures["Nonce"] = wallet.Nonce(ctx, 0)

@@ -29,6 +29,7 @@ import (
 type Store interface {
 	order.Store
 	payment.Store
+	payment.History
 	work.Store
 	action.Originals
 }
@@ -42,7 +43,7 @@ func Run(t *testing.T, open Open) {
 		name  string
 		tests map[string]func(*testing.T, Store)
 	}{
-		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests},
+		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests}, {"History", historyTests},
 		{"Admission", admissionTests}, {"Work", workTests}, {"Faults", faultTests},
 	}
 	for _, subject := range subjects {
