@@ -127,7 +127,7 @@ func (t *terms) purchase(std *streams, capabilities *boxoffice.Capabilities, ver
 	asset := capabilities.Payment.Asset
 	switch {
 	case t.MaxAmount != "":
-		if purchase.Max, err = parseUnits(t.MaxAmount, asset.Decimals); err != nil {
+		if purchase.Max, err = boxoffice.ParseUnits(t.MaxAmount, asset.Decimals); err != nil {
 			return purchase, usage("--max-amount: %w", err)
 		}
 	default:

@@ -47,9 +47,11 @@ known yet (go on with the same request key), 6 unavailable
 type commands struct {
 	Settings
 
-	Serve  serveCmd  `cmd:"" help:"Run the service."`
-	Worker workerCmd `cmd:"" help:"Run admitted work beside the service, in a process of its own."`
-	Config configCmd `cmd:"" help:"Print a configuration file with every key, its default and what it means."`
+	Serve       serveCmd       `cmd:"" help:"Run the service."`
+	Facilitator facilitatorCmd `cmd:"" help:"Settle payments for other x402 servers: /verify, /settle, /supported."`
+	Worker      workerCmd      `cmd:"" help:"Run admitted work beside the service, in a process of its own."`
+	Config      configCmd      `cmd:"" help:"Print a configuration file with every key, its default and what it means."`
+	Payments    paymentsCmd    `cmd:"" help:"Operators: list payments with their transactions, fees and reasons, and what settling costs."`
 
 	Capabilities capabilitiesCmd `cmd:"" help:"Show what the service sells, and for how much."`
 	Quote        quoteCmd        `cmd:"" help:"Ask for a price. Charges nothing."`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +20,11 @@ func (c *serveCmd) Run(ctx context.Context, std *streams) (err error) {
 	if err != nil {
 		return err
 	}
-	key, err := config.SettlementKey()
-	if err != nil {
-		return err
+	var key *ecdsa.PrivateKey
+	if config.Settlement.Via == server.ViaKey {
+		if key, err = config.SettlementKey(); err != nil {
+			return err
+		}
 	}
 	log, err := newLog(config.Log, std.err)
 	if err != nil {

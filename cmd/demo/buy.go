@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/big"
 	"net/url"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"boxoffice/client"
 	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
+	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 )
@@ -42,7 +42,7 @@ func buy(ctx context.Context, story io.Writer, config server.Config, chain *devc
 		Max:    config.Payment.Amount,
 		Confirm: func(_ context.Context, challenge boxoffice.Challenge) error {
 			quote := challenge.Quote
-			tell("quoted", "%s for %s, quote %s", quote.Action, amount(quote.Payment, config.Payment.Symbol), quote.ID)
+			tell("quoted", "%s for %s %s, quote %s", quote.Action, boxoffice.FormatUnits(quote.Payment.Amount, quote.Payment.Decimals), config.Payment.Symbol, quote.ID)
 			tell("challenge", "402 Payment Required: %s on %s to %s", challenge.Accepts[0].Scheme, quote.Payment.Network, quote.Payment.PayTo)
 			tell("inspected", "prepared input %s", challenge.Input)
 			tell("signing", "the Permit2 payment and the approval of this quote, as %s", devchain.DevAccounts()[1].Address)
@@ -92,29 +92,16 @@ func follow(ctx context.Context, tell func(step, format string, args ...any), bu
 }
 
 func tellBalance(ctx context.Context, tell func(step, format string, args ...any), chain *devchain.Chain, config server.Config) error {
-	received, err := chain.TokenBalance(ctx, config.Payment.PayTo)
+	balance, err := chain.TokenBalance(ctx, config.Payment.PayTo)
 	if err != nil {
 		return err
 	}
-	tell("received", "the recipient %s holds %s %s", short(config.Payment.PayTo), decimal(received, config.Payment.Decimals), config.Payment.Symbol)
+	received, err := x402.Uint256FromBig(balance)
+	if err != nil {
+		return err
+	}
+	tell("received", "the recipient %s holds %s %s", short(config.Payment.PayTo), boxoffice.FormatUnits(received, config.Payment.Decimals), config.Payment.Symbol)
 	return nil
 }
 
 func short(address common.Address) string { return address.Hex()[:10] + "…" }
-
-func amount(payment boxoffice.Payment, symbol string) string {
-	return decimal(payment.Amount.Big(), payment.Decimals) + " " + symbol
-}
-
-// decimal writes an amount of atomic units in whole tokens.
-func decimal(units *big.Int, decimals int) string {
-	whole := new(big.Rat).SetFrac(units, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(decimals)), nil))
-	text := whole.FloatString(decimals)
-	for len(text) > 1 && text[len(text)-1] == '0' {
-		text = text[:len(text)-1]
-	}
-	if text[len(text)-1] == '.' {
-		text = text[:len(text)-1]
-	}
-	return text
-}

@@ -8,6 +8,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/action"
+	"boxoffice/internal/crash"
 	"boxoffice/internal/work"
 )
 
@@ -76,6 +77,7 @@ func (f *Flow) admit(ctx context.Context, record Record) error {
 	if err != nil {
 		return err
 	}
+	crash.At(crash.AdmissionSaved)
 	f.Log.InfoContext(ctx, "order admitted", "order", record.ID, "action", record.Quote.Action, "kind", opened.Kind, "id", opened.ID)
 	return nil
 }

@@ -3,10 +3,12 @@ package order
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/crash"
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
 )
@@ -50,7 +52,10 @@ func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, ap
 	if err != nil {
 		return err
 	}
-	permit, err := f.Verifier.Verify(ctx, payment.Demand{
+	if quoteApproval.ChainID != f.ChainID { // the operator has moved on; the quote keeps its terms
+		return unavailable(fmt.Errorf("the quote is for chain %d, payments settle on chain %d", quoteApproval.ChainID, f.ChainID))
+	}
+	verified, err := f.Verifier.Verify(ctx, payment.Demand{
 		Requirements: record.Requirements,
 		ResourceURL:  challenge.ResourceURL,
 		Approval:     quoteApproval,
@@ -62,8 +67,9 @@ func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, ap
 	if err != nil {
 		return unavailable(err)
 	}
+	crash.At(crash.PaymentVerified)
 	return f.begin(ctx, record, payment.Intent{
-		ID: boxoffice.NewUUID(), OrderID: record.ID, ChainID: quoteApproval.ChainID, Permit: permit,
+		ID: boxoffice.NewUUID(), OrderID: record.ID, ChainID: quoteApproval.ChainID, Permit: verified.Permit, FromBlock: verified.Block,
 		Payload: paid.Raw, PayloadHash: paid.Hash, QuoteSignature: approval,
 		State: payment.Waiting, SubmittedAt: boxoffice.At(f.Now()),
 	})
@@ -101,6 +107,7 @@ func (f *Flow) begin(ctx context.Context, record Record, intent payment.Intent) 
 	err := f.Store.BeginPayment(ctx, intent, replaces)
 	switch {
 	case err == nil:
+		crash.At(crash.PaymentSaved)
 		f.Accepted()
 		return nil
 	case errors.Is(err, ErrPermitTaken):

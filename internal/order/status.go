@@ -38,13 +38,16 @@ func paymentStatus(intent *payment.Intent, network string) *boxoffice.PaymentSta
 		Reason:      intent.Reason,
 		SubmittedAt: intent.SubmittedAt,
 	}
-	switch intent.State {
-	case payment.Failed:
-		status.Status = boxoffice.PaymentStatusFailed
-	case payment.Settled:
+	switch {
+	case intent.Evidence != nil: // also if the chain took it back: the order stays paid
 		evidence := *intent.Evidence
-		status.Status, status.Paid = boxoffice.PaymentStatusSettled, true
-		status.TransactionHash, status.BlockNumber, status.SettledAt = &evidence.TxHash, &evidence.BlockNumber, &evidence.SettledAt
+		status.Status, status.Paid, status.Reason = boxoffice.PaymentStatusSettled, true, ""
+		status.TransactionHash, status.SettledAt = &evidence.TxHash, &evidence.SettledAt
+		if evidence.BlockNumber > 0 { // a facilitator names no block
+			status.BlockNumber = &evidence.BlockNumber
+		}
+	case intent.State == payment.Failed:
+		status.Status = boxoffice.PaymentStatusFailed
 	}
 	return status
 }

@@ -3,85 +3,137 @@ package payment
 import (
 	"context"
 	"errors"
-	"time"
+	"slices"
 
 	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
 )
 
-// recheck looks at failed intents whose permit is not known to be dead.
-func (s *Settler) recheck(ctx context.Context, v view) error {
-	if s.Now().Before(s.recheckAt) {
+// doubt is an intent that is in no slot and would not settle now.
+type doubt struct {
+	intent Intent
+
+	failure *Rejection // why it would not settle; nil if it failed before, or if its nonce is spent
+}
+
+// findings are what the chain says of a doubtful intent.
+type findings struct {
+	spent, expired bool // its nonce, its deadline, as of the confirmed block
+	dead           bool // the same, as of the buried block
+}
+
+// conclude decides doubtful intents as far as the confirmed chain allows. Others
+// stay as they are.
+func (s *Settler) conclude(ctx context.Context, v view, cases []doubt) error {
+	if len(cases) == 0 {
 		return nil
 	}
-	doubtful, err := s.Store.Doubtful(ctx, s.ChainID, 100)
-	if err != nil {
-		return err
+	found := make([]findings, len(cases))
+	signed := make([]Permit, len(cases))
+	for i, c := range cases {
+		signed[i] = c.intent.Permit
+	}
+	for _, block := range []uint64{v.confirmed, v.buried} {
+		spent, err := s.Chain.Spent(ctx, signed, block)
+		if err != nil {
+			return err
+		}
+		at, err := s.Chain.BlockTime(ctx, block)
+		if err != nil {
+			return err
+		}
+		for i, permit := range signed {
+			deadline, fits := permit.Deadline.Uint64()
+			expired := fits && at > deadline
+			if block == v.confirmed {
+				found[i] = findings{spent: spent[i], expired: expired}
+			}
+			found[i].dead = spent[i] || expired // the buried block has the last word
+		}
 	}
 	var failures []error
-	for _, intent := range doubtful {
-		failures = append(failures, s.conclude(ctx, v, intent, nil))
+	for i, c := range cases {
+		decision, err := s.judge(ctx, v, c, found[i])
+		if err == nil && decision != nil {
+			err = s.apply(ctx, c.intent, *decision)
+		}
+		failures = append(failures, err)
 	}
-	s.recheckAt = s.Now().Add(s.RecheckEvery)
 	return errors.Join(failures...)
 }
 
-// conclude decides an intent that is in no slot and would not settle now, as
-// far as the confirmed chain allows; it may leave it as it is. A nil standing
-// says that the intent has failed before.
-func (s *Settler) conclude(ctx context.Context, v view, intent Intent, standing *Standing) error {
-	spent, err := s.Chain.Spent(ctx, []Permit{intent.Permit}, v.confirmed)
-	if err != nil {
-		return err
-	}
-	decision := Decision{IntentID: intent.ID, Verdict: VerdictFailed}
+// judge returns the decision on an intent, nil to leave it as it is.
+func (s *Settler) judge(ctx context.Context, v view, c doubt, found findings) (*Decision, error) {
+	decision := &Decision{IntentID: c.intent.ID, Verdict: VerdictFailed, Final: found.dead}
 	switch {
-	case spent[0]:
-		transfer, err := s.findTransfer(ctx, v, intent)
+	case found.spent && c.intent.FromBlock > v.confirmed:
+		return nil, nil // it was free in a later block: the chain is not of one mind
+	case found.spent:
+		transfer, err := s.findTransfer(ctx, v, c.intent)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if transfer != nil {
-			decision.Verdict, decision.Evidence = VerdictSettled, s.evidence(*transfer)
-			break
+			return &Decision{IntentID: c.intent.ID, Verdict: VerdictSettled, Evidence: s.evidence(*transfer)}, nil
 		}
-		decision.Reason, decision.Final = string(x402.ReasonNonceSpent), true
-	case standing != nil && standing.Spent:
-		return nil // spent in a block that is not confirmed
+		decision.Reason = string(x402.ReasonNonceSpent)
+	case found.expired:
+		decision.Reason = string(x402.ReasonDeadlineExpired)
+	case c.failure == nil, // failed before and still alive, or spent in a block that is not confirmed
+		c.failure.Reason == x402.ReasonNotYetValid: // only early
+		return nil, nil
 	default:
-		at, err := s.Chain.BlockTime(ctx, v.confirmed)
-		if err != nil {
-			return err
-		}
-		if deadline, fits := intent.Permit.Deadline.Uint64(); fits && at > deadline {
-			decision.Reason, decision.Final = string(x402.ReasonDeadlineExpired), true
-			break
-		}
-		if standing == nil || standing.Failure.Reason == x402.ReasonNotYetValid {
-			return nil // failed and still alive, or only early
-		}
-		decision.Reason = string(standing.Failure.Reason)
+		decision.Reason = string(c.failure.Reason)
 	}
-	err = s.settle(ctx, nil, []Decision{decision})
-	if errors.Is(err, ErrCredited) {
+	// What failed has failed, unless its permit died; what was undone is tried
+	// until then, because its order is paid.
+	if (c.intent.State == Failed || c.intent.Undone()) && !found.dead {
+		return nil, nil
+	}
+	return decision, nil
+}
+
+func (s *Settler) apply(ctx context.Context, intent Intent, decision Decision) error {
+	err := s.settle(ctx, nil, []Decision{decision})
+	switch {
+	case errors.Is(err, ErrCredited): // another payment's: the next look finds the next one
 		s.credited[logID{decision.Evidence.TxHash, decision.Evidence.LogIndex}] = true
+	case err != nil:
+	case decision.Verdict == VerdictSettled:
+		s.Log.InfoContext(ctx, "payment settled by another transaction", "intent", intent.ID, "tx", decision.Evidence.TxHash)
+	case intent.Undone():
+		s.Log.ErrorContext(ctx, "a payment that a reorganisation took back can not be settled again: its order is paid and its money is not there",
+			"intent", intent.ID, "order", intent.OrderID, "reason", decision.Reason)
+	default:
+		s.Log.InfoContext(ctx, "payment failed", "intent", intent.ID, "reason", decision.Reason, "final", decision.Final)
 	}
 	return err
 }
 
-// findTransfer returns the confirmed transfer with which somebody else's
-// transaction spent the intent's nonce, nil if the nonce was spent without one.
+type logID struct {
+	tx    common.Hash
+	index uint
+}
+
+// findTransfer returns the confirmed transfer that spent the intent's nonce, in
+// a transaction of somebody else or in one of ours that carried it; nil if the
+// nonce was spent without one. It looks through the blocks since the intent was
+// verified, and through as many before as a reorganisation may have moved.
 func (s *Settler) findTransfer(ctx context.Context, v view, intent Intent) (*Transfer, error) {
-	first, err := s.blockBefore(ctx, v, intent.SubmittedAt.Time().Add(-time.Minute))
-	if err != nil {
-		return nil, err
-	}
 	permit := intent.Permit
+	first := intent.FromBlock - min(intent.FromBlock, s.ReorgDepth)
 	transfers, err := s.Chain.Transfers(ctx, permit.Permitted.Token, permit.From, permit.Witness.To, first, v.confirmed)
 	if err != nil {
 		return nil, err
 	}
 	for _, transfer := range transfers {
 		if !intent.movedBy(transfer) || s.credited[logID{transfer.TxHash, transfer.LogIndex}] {
+			continue
+		}
+		if ours, carried, err := s.History.Carried(ctx, transfer.TxHash); err != nil {
+			return nil, err
+		} else if ours && !slices.Contains(carried, intent.ID) {
 			continue
 		}
 		here, err := s.spentIn(ctx, permit, transfer.BlockNumber)
@@ -108,23 +160,4 @@ func (s *Settler) spentIn(ctx context.Context, permit Permit, block uint64) (boo
 		return false, err
 	}
 	return !before[0] && after[0], nil
-}
-
-// blockBefore returns the last block up to the confirmed one that is not newer
-// than the given moment.
-func (s *Settler) blockBefore(ctx context.Context, v view, moment time.Time) (uint64, error) {
-	low, high := uint64(0), v.confirmed
-	for low < high {
-		middle := low + (high-low+1)/2
-		at, err := s.Chain.BlockTime(ctx, middle)
-		if err != nil {
-			return 0, err
-		}
-		if int64(at) <= moment.Unix() {
-			low = middle
-		} else {
-			high = middle - 1
-		}
-	}
-	return low, nil
 }

@@ -3,34 +3,88 @@ package payment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"boxoffice"
+	"boxoffice/internal/crash"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
 )
 
-// dispatch opens a slot for the waiting intents that would settle, and decides
+// dispatch opens slots for the waiting intents that would settle, and decides
 // those that would not.
 func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
-	if len(open) >= s.MaxInFlight {
-		return nil
-	}
+	var waiting []Intent
 	limit := min(s.MaxBatch, s.Wallet.MaxBatch())
-	waiting, err := s.Store.Waiting(ctx, s.ChainID, limit)
-	if err != nil || len(waiting) == 0 {
-		return err
+	if len(open) < s.MaxInFlight {
+		var err error
+		if waiting, err = s.Store.Waiting(ctx, s.ChainID, limit); err != nil {
+			return err
+		}
 	}
-	standings, err := s.Chain.Standing(ctx, permits(waiting))
+	batches, doubts, err := s.sort(ctx, v, open, waiting)
 	if err != nil {
 		return err
 	}
-	var failures []error
-	var batches [][]Intent
+	failed := s.conclude(ctx, v, doubts)
+	if len(batches) == 0 && len(open) == 0 {
+		return failed
+	}
+	consumed, err := s.Wallet.Nonce(ctx, v.head.Number)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	for _, batch := range batches {
+		if len(open) >= s.MaxInFlight {
+			break
+		}
+		if open, err = s.send(ctx, open, nextNonce(consumed, open), batch); err != nil {
+			return errors.Join(failed, err)
+		}
+	}
+	// A reorganisation can leave a nonce behind that blocks the slots after it.
+	if gap := nextNonce(consumed, open); slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce > gap }) {
+		s.Log.WarnContext(ctx, "a nonce of the settlement wallet is missing before open slots; an empty transaction fills it", "walletNonce", gap)
+		if open, err = s.send(ctx, open, gap, nil); err != nil {
+			return errors.Join(failed, err)
+		}
+	}
+	if len(waiting) == limit && len(batches) > 0 && len(open) < s.MaxInFlight {
+		s.Wake()
+	}
+	return failed
+}
+
+// sort makes batches of the intents that would settle, and doubts of those that
+// would not.
+func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Intent) (batches [][]Intent, doubts []doubt, err error) {
+	if len(waiting) == 0 {
+		return nil, nil, nil
+	}
+	standings, err := s.Chain.Standing(ctx, permits(waiting))
+	if err != nil {
+		return nil, nil, err
+	}
+	promised := promises(open)
 	var together []Intent
 	for i, intent := range waiting {
-		switch standing := &standings[i]; {
-		case standing.Failure != nil || standing.Spent:
-			failures = append(failures, s.conclude(ctx, v, intent, standing))
-		case standing.Code: // Permit2 calls the owner, who could burn the gas of its neighbours
+		standing := &standings[i]
+		if standing.Block < max(v.head.Number, intent.FromBlock) {
+			return nil, nil, fmt.Errorf("the node that judged the payments is at block %d, behind block %d",
+				standing.Block, max(v.head.Number, intent.FromBlock))
+		}
+		switch {
+		case standing.Spent:
+			doubts = append(doubts, doubt{intent: intent})
+		case standing.Failure != nil:
+			doubts = append(doubts, doubt{intent, standing.Failure})
+		case intent.LeftOut >= s.MaxTries:
+			doubts = append(doubts, doubt{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
+		case promised.exceed(standing.Balance, intent.Permit):
+			// It waits for what is on its way: together they would overdraw the owner.
+		case standing.Code, intent.LeftOut > 0: // code can burn the gas of its neighbours; others failed among theirs
 			batches = append(batches, []Intent{intent})
 		default:
 			together = append(together, intent)
@@ -39,30 +93,31 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	if len(together) > 0 {
 		batches = slices.Insert(batches, 0, together)
 	}
-	for _, batch := range batches[:min(len(batches), s.MaxInFlight-len(open))] {
-		slot, err := s.openSlot(ctx, v, open, batch)
-		if err != nil {
-			return errors.Join(append(failures, err)...)
-		}
-		open = append(open, slot)
-		failures = append(failures, s.Wallet.Broadcast(ctx, slot.Txs[0]))
+	return batches, doubts, nil
+}
+
+// send puts a batch into a slot and broadcasts it. A batch that is too large
+// for a block, or for what the wallet holds, goes by halves: the rest waits.
+func (s *Settler) send(ctx context.Context, open []Slot, nonce uint64, batch []Intent) ([]Slot, error) {
+	slot, err := s.openSlot(ctx, nonce, batch)
+	for len(batch) > 1 && (errors.Is(err, ErrBatch) || errors.Is(err, ErrWalletEmpty)) {
+		batch = batch[:len(batch)/2]
+		slot, err = s.openSlot(ctx, nonce, batch)
 	}
-	if len(waiting) == limit {
-		s.Wake()
+	if errors.Is(err, ErrWalletEmpty) || errors.Is(err, ErrFeeCeiling) {
+		s.setReady(ctx, err)
 	}
-	return errors.Join(failures...)
+	if err != nil {
+		return open, err
+	}
+	err = s.Wallet.Broadcast(ctx, slot.Txs[0])
+	crash.At(crash.TransactionSent)
+	return append(open, slot), err
 }
 
 // openSlot signs a transaction for the batch and saves it, before anybody hears
 // of it.
-func (s *Settler) openSlot(ctx context.Context, v view, open []Slot, batch []Intent) (Slot, error) {
-	nonce, err := s.Wallet.Nonce(ctx, v.head.Number)
-	if err != nil {
-		return Slot{}, err
-	}
-	for _, slot := range open {
-		nonce = max(nonce, slot.WalletNonce+1)
-	}
+func (s *Settler) openSlot(ctx context.Context, nonce uint64, batch []Intent) (Slot, error) {
 	tx, err := s.Wallet.Sign(ctx, permits(batch), nonce, nil)
 	if err != nil {
 		return Slot{}, err
@@ -71,9 +126,53 @@ func (s *Settler) openSlot(ctx context.Context, v view, open []Slot, batch []Int
 		ID: boxoffice.NewUUID(), ChainID: s.ChainID, Sender: s.Wallet.Address(), WalletNonce: nonce,
 		Txs: []Tx{tx}, Intents: batch, OpenedAt: boxoffice.At(s.Now()),
 	}
+	crash.At(crash.TransactionSigned)
 	if err := s.Store.OpenSlot(ctx, slot); err != nil {
 		return Slot{}, err
 	}
+	crash.At(crash.SlotSaved)
 	s.Log.InfoContext(ctx, "slot opened", "tx", tx.Hash, "walletNonce", nonce, "payments", len(batch))
 	return slot, nil
+}
+
+// nextNonce returns the lowest nonce from consumed on that no open slot has.
+func nextNonce(consumed uint64, open []Slot) uint64 {
+	for slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce == consumed }) {
+		consumed++
+	}
+	return consumed
+}
+
+// promised is what open slots will move, by owner and token.
+type promised map[account]boxoffice.Amount
+
+type account struct{ owner, token common.Address }
+
+func promises(open []Slot) promised {
+	sums := promised{}
+	for _, slot := range open {
+		for _, intent := range slot.Intents {
+			permit := intent.Permit
+			key := account{permit.From, permit.Permitted.Token}
+			if sum, fits := sums[key].Add(permit.Permitted.Amount); fits {
+				sums[key] = sum
+			}
+		}
+	}
+	return sums
+}
+
+// exceed reports whether an owner has promises and not enough for another.
+func (p promised) exceed(balance boxoffice.Amount, permit Permit) bool {
+	key := account{permit.From, permit.Permitted.Token}
+	sum, some := p[key]
+	if !some {
+		return false
+	}
+	sum, fits := sum.Add(permit.Permitted.Amount)
+	if fits && balance.Cmp(sum) >= 0 {
+		p[key] = sum
+		return false
+	}
+	return true
 }

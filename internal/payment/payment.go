@@ -8,7 +8,7 @@
 //	          OpenSlot          its Transfer is confirmed
 //	waiting ───────────▶ sent ───────────────────────────▶ settled
 //	 │ │ ▲                │                                 ▲  ▲
-//	 │ │ └────────────────┘ its slot did not carry it       │  │
+//	 │ │ └────────────────┘ its slot did not settle it      │  │
 //	 │ └────────────────────────────────────────────────────┘  │
 //	 │   somebody else's transaction carried it                │
 //	 └──▶ failed ──────────────────────────────────────────────┘
@@ -16,7 +16,8 @@
 //
 // A failed intent that is not final can still be settled by anyone who holds
 // its signature, until its nonce is spent or its deadline has passed; the
-// settler watches it until then.
+// settler watches it until then. A settled intent whose block a reorganisation
+// removes is sent or waiting again, while its order stays paid.
 package payment
 
 import (
@@ -58,20 +59,15 @@ type Intent struct {
 	State          State
 	Reason         string    // why it failed
 	Final          bool      // failed, and its permit can never settle any more
-	Evidence       *Evidence // of a settled intent
+	FromBlock      uint64    // the newest block when it was verified: its nonce was free then
+	LeftOut        int       // confirmed transactions of ours that carried it in vain
+	Evidence       *Evidence // of a settled intent; kept when the chain takes the transfer back
 	SubmittedAt    boxoffice.Timestamp
 }
 
-// DeadlineMargin is how many seconds after its deadline a permit is taken to
-// be dead: a block's timestamp may trail the clock.
-const DeadlineMargin = 60
-
-// Dead reports whether the intent's permit can never move money any more, at
-// the given Unix second.
-func (i *Intent) Dead(unix int64) bool {
-	deadline, fits := i.Permit.Deadline.Uint64()
-	return i.Final || fits && unix > int64(deadline)+DeadlineMargin
-}
+// Undone reports whether a reorganisation took the intent's transfer back after
+// it was settled. Its order is paid and stays so.
+func (i *Intent) Undone() bool { return i.Evidence != nil && i.State != Settled }
 
 // Evidence is the Transfer log that moved an intent's money.
 type Evidence struct {
@@ -97,7 +93,9 @@ type Verdict string
 const (
 	VerdictSettled  Verdict = "settled"  // by Evidence
 	VerdictFailed   Verdict = "failed"   // with Reason; Final if the permit is dead
-	VerdictReleased Verdict = "released" // its transaction did not carry it: it waits again
+	VerdictReleased Verdict = "released" // its transaction can never be mined: it waits again
+	VerdictLeftOut  Verdict = "left_out" // its transaction is confirmed without its transfer: it waits again, and that is counted
+	VerdictUndone   Verdict = "undone"   // it was settled, and no block has its transfer any more: it waits again
 )
 
 // Decision is what the settler concluded about one intent.
@@ -163,6 +161,21 @@ type Store interface {
 	Doubtful(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
 }
 
+// History is what the settler asks of payments that were settled, in case a
+// reorganisation takes them back. Every method is one transaction.
+type History interface {
+	// Settled returns the settled intents whose transfer is in a block from
+	// first on, newest first.
+	Settled(ctx context.Context, chainID, first uint64, limit int) ([]Intent, error)
+	// Reopen opens a wallet's closed slots from a nonce on, because the chain
+	// gave these nonces back. What their transactions had settled is sent again.
+	// It returns how many slots it opened.
+	Reopen(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) (int, error)
+	// Carried says whether a transaction is one of ours and which intents it
+	// carried.
+	Carried(ctx context.Context, tx common.Hash) (ours bool, intents []boxoffice.UUID, err error)
+}
+
 // Head is the newest block.
 type Head struct {
 	Number uint64
@@ -176,6 +189,7 @@ type Standing struct {
 	Spent     bool             // the permit's nonce
 	Code      bool             // the owner has code (EIP-7702 too), which Permit2 runs and which may burn all gas of a batch
 	Failure   *Rejection       // why settling would fail; nil if it would work
+	Block     uint64           // the newest block that the node knew when it was asked
 }
 
 // Transfer is a Transfer log of an ERC-20 token.
@@ -193,6 +207,7 @@ type Receipt struct {
 	TxHash      common.Hash
 	BlockNumber uint64
 	GasUsed     uint64
+	GasPrice    boxoffice.Amount // wei a gas that was paid; 0 if the node does not tell
 	Transfers   []Transfer
 }
 
@@ -201,7 +216,9 @@ type Receipt struct {
 var ErrRefused = errors.New("payment: the node refused the question")
 
 // Chain reads an EVM chain. An error means that the chain did not answer; it
-// never says anything about a payment.
+// never says anything about a payment. Where a method names a block, a node
+// that does not know this block yet is an error: of many nodes behind one
+// address, one that lags must not speak for the chain.
 type Chain interface {
 	// Head returns the newest block.
 	Head(ctx context.Context) (Head, error)
@@ -212,12 +229,23 @@ type Chain interface {
 	Standing(ctx context.Context, permits []Permit) ([]Standing, error)
 	// Spent says of each permit whether its nonce was spent as of a block.
 	Spent(ctx context.Context, permits []Permit, block uint64) ([]bool, error)
-	// Receipts returns the receipt of each transaction, nil for one that is not mined.
-	Receipts(ctx context.Context, hashes []common.Hash) ([]*Receipt, error)
+	// Receipts returns the receipt of each transaction, nil for one that is not
+	// mined, from a node that knows the given block.
+	Receipts(ctx context.Context, hashes []common.Hash, known uint64) ([]*Receipt, error)
 	// Transfers returns the transfers of token from one address to another in
 	// the blocks from first to last, both included, oldest first.
 	Transfers(ctx context.Context, token, from, to common.Address, first, last uint64) ([]Transfer, error)
 }
+
+// What keeps a Wallet from signing.
+var (
+	// ErrWalletEmpty says that the wallet cannot pay for the transaction.
+	ErrWalletEmpty = errors.New("the settlement wallet has not enough native coin")
+	// ErrFeeCeiling says that the chain asks for more than the configured maximum.
+	ErrFeeCeiling = errors.New("the fee would be above the configured maximum")
+	// ErrBatch says that the permits do not fit one transaction.
+	ErrBatch = errors.New("the payments do not fit one transaction")
+)
 
 // Wallet signs and sends with the settlement key.
 type Wallet interface {
@@ -228,9 +256,13 @@ type Wallet interface {
 	// Nonce returns how many transactions of the wallet are in the chain as of
 	// a block.
 	Nonce(ctx context.Context, block uint64) (uint64, error)
+	// Ready fails, with ErrWalletEmpty or ErrFeeCeiling among others, if the
+	// wallet could not settle one permit now.
+	Ready(ctx context.Context) error
 	// Sign returns a transaction that settles the permits with the given wallet
 	// nonce at the going fees. If it replaces one, its fees are higher by at
-	// least what nodes ask of a replacement.
+	// least what nodes ask of a replacement. One without permits does nothing
+	// but use up the nonce.
 	Sign(ctx context.Context, permits []Permit, nonce uint64, replaces *Tx) (Tx, error)
 	// Broadcast hands a transaction to the chain. A transaction that is known
 	// already is not an error.

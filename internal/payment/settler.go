@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"boxoffice"
-
-	"github.com/ethereum/go-ethereum/common"
 )
 
 // SettlerConfig is what a Settler needs.
@@ -20,15 +17,19 @@ type SettlerConfig struct {
 	Chain         Chain
 	Wallet        Wallet
 	Store         Store
+	History       History
+	Costs         Costs
 	Holder        string        // names this process in the lease
 	Confirmations uint64        // blocks that must hold a transfer before it counts, its own included; at least 1
+	ReorgDepth    uint64        // blocks above one that no reorganisation takes back; below it, what was decided is watched
 	MaxBatch      int           // permits in a transaction
 	MaxInFlight   int           // slots open at once
+	MaxTries      int           // confirmed transactions in vain after which an intent fails; at least 1
 	GatherFor     time.Duration // how long a new intent waits for company
 	PollEvery     time.Duration // how often the chain and the store are asked
 	BumpAfter     time.Duration // how long a transaction may stay unmined before its fee rises
 	LeaseFor      time.Duration // how long a settler that fell silent keeps the wallet
-	RecheckEvery  time.Duration // how often failed intents that could still settle are looked at
+	RecheckEvery  time.Duration // how often the wallet, failed intents and settled ones are looked at
 	Decided       func()        // called after intents were decided; may be nil
 	Now           func() time.Time
 	Log           *slog.Logger
@@ -41,15 +42,13 @@ type SettlerConfig struct {
 // is a round like any other.
 type Settler struct {
 	SettlerConfig
-	wake      chan struct{}
-	credited  map[logID]bool // transfers found to be credited already
-	recheckAt time.Time
-	health    atomic.Pointer[error]
-}
-
-type logID struct {
-	tx    common.Hash
-	index uint
+	wake     chan struct{}
+	newest   Head           // the newest block seen: what was believed of the chain does not go back
+	credited map[logID]bool // transfers found to be credited already
+	wallet   due            // the next look at the wallet
+	past     due            // the next look at what was decided
+	unready  atomic.Pointer[error]
+	health   atomic.Pointer[error]
 }
 
 // NewSettler returns a Settler.
@@ -94,9 +93,19 @@ func (s *Settler) Run(ctx context.Context) {
 	}
 }
 
-// Health returns why the last round failed, nil if it did not.
+// Health returns why the last round failed, or why the wallet cannot settle;
+// nil if all is well.
 func (s *Settler) Health() error {
-	if err := s.health.Load(); err != nil {
+	if err := s.health.Load(); err != nil && *err != nil {
+		return *err
+	}
+	return s.Ready()
+}
+
+// Ready returns why the wallet could not settle a new payment when it was last
+// looked at, nil if it could. While it cannot, none should be taken.
+func (s *Settler) Ready() error {
+	if err := s.unready.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -114,11 +123,36 @@ func (s *Settler) yield(ctx context.Context) {
 	}
 }
 
+// due is when something is done again. A clock that is set back does not delay
+// it.
+type due struct{ last time.Time }
+
+func (d *due) at(now time.Time, every time.Duration) bool {
+	age := now.Sub(d.last)
+	return age >= every || age < 0
+}
+
 // view is what a round believes of the chain. Nothing is concluded from a block
-// after confirmed.
+// after confirmed, and that a permit is dead only from one that is buried.
 type view struct {
 	head      Head
 	confirmed uint64
+	buried    uint64
+}
+
+// look returns the newest block that any node told of. A node that lags behind
+// others is not believed: every question names a block of the view, and a node
+// that does not know it yet fails the round.
+func (s *Settler) look(ctx context.Context) (view, error) {
+	head, err := s.Chain.Head(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	if head.Number >= s.newest.Number {
+		s.newest = head
+	}
+	at := func(depth uint64) uint64 { return s.newest.Number - min(s.newest.Number, depth) }
+	return view{head: s.newest, confirmed: at(s.Confirmations - 1), buried: at(max(s.Confirmations-1, s.ReorgDepth))}, nil
 }
 
 // Round looks once at everything that is under way and moves what can be
@@ -127,12 +161,14 @@ type view struct {
 //  1. Take the lease. Two settlers that both believe to hold it cannot pay
 //     twice: a slot's wallet nonce and an intent's state are taken in the store
 //     before anything is signed away.
-//  2. Follow the open slots: credit what is confirmed, release what was left
+//  2. Look again at what was decided: settled intents that a reorganisation may
+//     have undone, failed ones that somebody may have settled.
+//  3. Follow the open slots: credit what is confirmed, release what was left
 //     out, send again or at a higher fee what is not mined.
-//  3. Look again at failed intents that somebody may have settled.
 //  4. Put waiting intents into a new slot: simulate, sign, SAVE, broadcast. A
-//     crash before saving leaves them waiting; after it, step 2 broadcasts.
+//     crash before saving leaves them waiting; after it, step 3 broadcasts.
 func (s *Settler) Round(ctx context.Context) error {
+	s.checkWallet(ctx)
 	err := s.lease(ctx, s.LeaseFor)
 	if errors.Is(err, ErrLost) {
 		return nil
@@ -140,140 +176,38 @@ func (s *Settler) Round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	head, err := s.Chain.Head(ctx)
+	v, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
-	v := view{head: head, confirmed: head.Number - min(head.Number, s.Confirmations-1)}
+	reviewed := s.review(ctx, v)
 	open, err := s.follow(ctx, v)
-	return errors.Join(err, s.recheck(ctx, v), s.dispatch(ctx, v, open))
+	return errors.Join(reviewed, err, s.dispatch(ctx, v, open))
 }
 
-// follow looks at every open slot and returns those that stay open.
-func (s *Settler) follow(ctx context.Context, v view) (open []Slot, err error) {
-	slots, err := s.Store.Slots(ctx, s.ChainID, s.Wallet.Address())
-	if err != nil || len(slots) == 0 {
-		return nil, err
+// checkWallet finds out whether the wallet can settle, at every round while it
+// cannot.
+func (s *Settler) checkWallet(ctx context.Context) {
+	before := s.Ready()
+	if before == nil && !s.wallet.at(s.Now(), s.RecheckEvery) {
+		return
 	}
-	consumed, err := s.Wallet.Nonce(ctx, v.confirmed)
-	if err != nil {
-		return slots, err
-	}
-	var hashes []common.Hash
-	for _, slot := range slots {
-		for _, tx := range slot.Txs {
-			hashes = append(hashes, tx.Hash)
-		}
-	}
-	receipts, err := s.Chain.Receipts(ctx, hashes)
-	if err != nil {
-		return slots, err
-	}
-	var failures []error
-	for _, slot := range slots {
-		mine := receipts[:len(slot.Txs)]
-		receipts = receipts[len(slot.Txs):]
-		closed, err := s.followSlot(ctx, v, slot, mined(mine), consumed)
+	s.wallet.last = s.Now()
+	err := s.Wallet.Ready(ctx)
+	if !errors.Is(err, ErrWalletEmpty) && !errors.Is(err, ErrFeeCeiling) {
 		if err != nil {
-			failures = append(failures, fmt.Errorf("slot %d: %w", slot.WalletNonce, err))
+			return // the chain did not answer, which says nothing of the wallet
 		}
-		if !closed {
-			open = append(open, slot)
-		}
-	}
-	return open, errors.Join(failures...)
-}
-
-func mined(receipts []*Receipt) *Receipt {
-	i := slices.IndexFunc(receipts, func(r *Receipt) bool { return r != nil })
-	if i < 0 {
-		return nil
-	}
-	return receipts[i]
-}
-
-func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Receipt, consumed uint64) (closed bool, err error) {
-	switch {
-	case receipt != nil && receipt.BlockNumber <= v.confirmed:
-		return true, s.closeSlot(ctx, v, slot, receipt)
-	case receipt != nil:
-		return false, nil // mined, and waiting for its confirmations
-	case slot.WalletNonce < consumed:
-		s.Log.ErrorContext(ctx, "a transaction that this service did not sign used a nonce of the settlement wallet", "walletNonce", slot.WalletNonce)
-		return true, s.closeSlot(ctx, v, slot, &Receipt{})
-	}
-	last := slot.Txs[len(slot.Txs)-1]
-	if s.Now().Sub(last.SignedAt.Time()) >= s.BumpAfter {
-		bumped, err := s.Wallet.Sign(ctx, permits(slot.Intents), slot.WalletNonce, &last)
-		if err != nil {
-			return false, errors.Join(err, s.Wallet.Broadcast(ctx, last))
-		}
-		if err := s.Store.AddTx(ctx, slot.ID, bumped); err != nil {
-			return false, err
-		}
-		last = bumped
-		s.Log.InfoContext(ctx, "transaction replaced at a higher fee", "tx", last.Hash, "walletNonce", slot.WalletNonce, "feeCap", last.FeeCap)
-	}
-	return false, s.Wallet.Broadcast(ctx, last)
-}
-
-// closeSlot credits the intents whose own Transfer is in the slot's receipt and
-// whose nonce is spent. All others wait again: whether they can still settle, or
-// were settled elsewhere, is for the next look at them.
-func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Receipt) error {
-	spent, err := s.Chain.Spent(ctx, permits(slot.Intents), v.confirmed)
-	if err != nil {
-		return err
-	}
-	unclaimed := slices.Clone(receipt.Transfers)
-	decisions := make([]Decision, len(slot.Intents))
-	settled := 0
-	for i, intent := range slot.Intents {
-		decisions[i] = Decision{IntentID: intent.ID, Verdict: VerdictReleased}
-		own := slices.IndexFunc(unclaimed, intent.movedBy)
-		if spent[i] && own >= 0 {
-			decisions[i].Verdict, decisions[i].Evidence = VerdictSettled, s.evidence(unclaimed[own])
-			unclaimed = slices.Delete(unclaimed, own, own+1)
-			settled++
+		if before != nil {
+			s.Log.InfoContext(ctx, "the settlement wallet can settle again")
 		}
 	}
-	if err := s.settle(ctx, &slot.ID, decisions); err != nil {
-		return err
-	}
-	s.Log.InfoContext(ctx, "slot closed", "tx", receipt.TxHash, "walletNonce", slot.WalletNonce,
-		"settled", settled, "released", len(decisions)-settled, "gasUsed", receipt.GasUsed)
-	return nil
+	s.setReady(ctx, err)
 }
 
-// movedBy reports whether a transfer is the one that the intent's permit makes.
-func (i *Intent) movedBy(t Transfer) bool {
-	return t.Token == i.Permit.Permitted.Token && t.From == i.Permit.From &&
-		t.To == i.Permit.Witness.To && t.Amount == i.Permit.Permitted.Amount
-}
-
-func (s *Settler) evidence(t Transfer) *Evidence {
-	return &Evidence{TxHash: t.TxHash, LogIndex: t.LogIndex, BlockNumber: t.BlockNumber, SettledAt: boxoffice.At(s.Now())}
-}
-
-func (s *Settler) settle(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision) error {
-	if err := s.Store.Settle(ctx, slotID, decisions, boxoffice.At(s.Now())); err != nil {
-		return err
+func (s *Settler) setReady(ctx context.Context, err error) {
+	if err != nil && s.Ready() == nil {
+		s.Log.ErrorContext(ctx, "the settlement wallet cannot settle; no payment is taken until it can", "err", err)
 	}
-	for _, d := range decisions {
-		if d.Verdict == VerdictFailed {
-			s.Log.InfoContext(ctx, "payment failed", "intent", d.IntentID, "reason", d.Reason, "final", d.Final)
-		}
-	}
-	if s.Decided != nil {
-		s.Decided()
-	}
-	return nil
-}
-
-func permits(intents []Intent) []Permit {
-	list := make([]Permit, len(intents))
-	for i, intent := range intents {
-		list[i] = intent.Permit
-	}
-	return list
+	s.unready.Store(&err)
 }

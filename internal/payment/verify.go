@@ -28,40 +28,51 @@ type Promises interface {
 }
 
 // Verifier decides whether a payment is accepted.
-type Verifier struct {
-	chain    Chain
-	promises Promises
-	now      func() time.Time
-}
+type Verifier struct{ VerifierConfig }
 
 // VerifierConfig is what a Verifier needs.
 type VerifierConfig struct {
 	Chain    Chain
 	Promises Promises
+	Ready    func() error // why no payment can be settled now; nil: always one can
 	Now      func() time.Time
 }
 
 // NewVerifier returns a Verifier.
 func NewVerifier(c VerifierConfig) *Verifier {
-	return &Verifier{chain: c.Chain, promises: c.Promises, now: c.Now}
+	if c.Ready == nil {
+		c.Ready = func() error { return nil }
+	}
+	return &Verifier{c}
+}
+
+// Verified is a payment that passed every check.
+type Verified struct {
+	Permit Permit
+	Block  uint64 // the newest block then: the permit's nonce was not spent
 }
 
 // Verify checks a payment and the approval of its quote against a demand, in
 // the order of the design: what can be told from the bytes, then the two
 // signatures, then the chain. A payment that fails a check is a *Rejection; any
-// other error means that the chain or the store did not answer.
-func (v *Verifier) Verify(ctx context.Context, demand Demand, paid *x402.Payment, approval boxoffice.Signature) (Permit, error) {
+// other error means that the chain or the store did not answer, or that nothing
+// can be settled now.
+func (v *Verifier) Verify(ctx context.Context, demand Demand, paid *x402.Payment, approval boxoffice.Signature) (Verified, error) {
 	permit := Permit{Authorization: paid.Payload.Payload.Authorization, Signature: paid.Payload.Payload.Signature}
-	if rejection := demand.checkTerms(paid, v.now().Unix()); rejection != nil {
-		return Permit{}, rejection
+	if rejection := demand.checkTerms(paid, v.Now().Unix()); rejection != nil {
+		return Verified{}, rejection
 	}
 	if rejection := demand.checkSignatures(paid, permit, approval); rejection != nil {
-		return Permit{}, rejection
+		return Verified{}, rejection
 	}
-	if err := v.checkChain(ctx, demand, permit); err != nil {
-		return Permit{}, err
+	if err := v.Ready(); err != nil {
+		return Verified{}, err
 	}
-	return permit, nil
+	block, err := v.checkChain(ctx, demand, permit)
+	if err != nil {
+		return Verified{}, err
+	}
+	return Verified{Permit: permit, Block: block}, nil
 }
 
 func (d Demand) checkTerms(paid *x402.Payment, now int64) *Rejection {
@@ -116,28 +127,28 @@ func (d Demand) checkSignatures(paid *x402.Payment, permit Permit, approval boxo
 	return nil
 }
 
-func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit) error {
-	promised, err := v.promises.Promised(ctx, permit, demand.Approval.ChainID)
+func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit) (block uint64, err error) {
+	promised, err := v.Promises.Promised(ctx, permit, demand.Approval.ChainID)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	standings, err := v.chain.Standing(ctx, []Permit{permit})
+	standings, err := v.Chain.Standing(ctx, []Permit{permit})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	standing, amount := standings[0], permit.Permitted.Amount
 	needed, fits := promised.Add(amount)
 	switch {
 	case !fits || standing.Balance.Cmp(needed) < 0:
-		return reject(x402.ReasonInsufficientBalance, "the payer holds %s and needs %s, pending payments included", standing.Balance, needed)
+		return 0, reject(x402.ReasonInsufficientBalance, "the payer holds %s and needs %s, pending payments included", standing.Balance, needed)
 	case standing.Allowance.Cmp(amount) < 0:
-		return reject(x402.ReasonAllowanceRequired, "the payer's allowance for Permit2 %s is %s and has to be at least %s", x402.Permit2, standing.Allowance, amount)
+		return 0, reject(x402.ReasonAllowanceRequired, "the payer's allowance for Permit2 %s is %s and has to be at least %s", x402.Permit2, standing.Allowance, amount)
 	case standing.Spent:
-		return reject(x402.ReasonNonceSpent, "the Permit2 nonce %s is spent; sign with another", permit.Nonce)
+		return 0, reject(x402.ReasonNonceSpent, "the Permit2 nonce %s is spent; sign with another", permit.Nonce)
 	case standing.Failure != nil && standing.Failure.Reason != x402.ReasonNotYetValid: // the newest block trails the clock
-		return standing.Failure
+		return 0, standing.Failure
 	}
-	return nil
+	return standing.Block, nil
 }
 
 func reject(reason x402.Reason, format string, args ...any) *Rejection {

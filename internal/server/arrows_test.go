@@ -13,25 +13,27 @@ import (
 // mayImport is the house's plan: what each package may import of the module.
 // Arrows point down only.
 var mayImport = map[string][]string{
-	"internal/strictjson":    {},
-	"internal/crash":         {},
-	"contracts":              {},
-	"x402":                   {"internal/strictjson"},
-	"":                       {"x402", "internal/strictjson"},
-	"client":                 {"", "x402"},
-	"api":                    {""},
-	"internal/action":        {"", "x402", "internal/strictjson"},
-	"internal/payment":       {"", "x402", "internal/crash"},
-	"internal/payment/evm":   {"", "x402", "internal/payment"},
-	"internal/work":          {""},
-	"internal/work/agent":    {"", "internal/strictjson", "internal/work"},
-	"internal/work/delivery": {"", "internal/work"},
-	"internal/work/engine":   {"", "internal/work", "internal/work/agent"}, // delivers through an interface of its own
-	"examples":               {},
-	"internal/judge":         {"", "internal/action", "internal/strictjson"},
-	"internal/order":         {"", "x402", "internal/strictjson", "internal/action", "internal/payment", "internal/work", "internal/crash"},
-	"internal/httpapi":       {"", "x402", "internal/strictjson", "internal/order", "internal/work"},
-	"internal/store/sqlite":  {"", "x402", "internal/strictjson", "internal/action", "internal/order", "internal/payment", "internal/work"},
+	"internal/strictjson":     {},
+	"internal/crash":          {},
+	"contracts":               {},
+	"x402":                    {"internal/strictjson"},
+	"":                        {"x402", "internal/strictjson"},
+	"client":                  {"", "x402"},
+	"api":                     {""},
+	"internal/action":         {"", "x402", "internal/strictjson"},
+	"internal/payment":        {"", "x402", "internal/crash"},
+	"internal/payment/evm":    {"", "x402", "internal/payment"},
+	"internal/payment/remote": {"", "x402", "internal/payment"},
+	"internal/facilitator":    {"", "x402", "internal/payment"},
+	"internal/work":           {""},
+	"internal/work/agent":     {"", "internal/strictjson", "internal/work"},
+	"internal/work/delivery":  {"", "internal/work"},
+	"internal/work/engine":    {"", "internal/work", "internal/work/agent"}, // delivers through an interface of its own
+	"examples":                {},
+	"internal/judge":          {"", "internal/action", "internal/strictjson"},
+	"internal/order":          {"", "x402", "internal/strictjson", "internal/action", "internal/payment", "internal/work", "internal/crash"},
+	"internal/httpapi":        {"", "x402", "internal/strictjson", "internal/order", "internal/work"},
+	"internal/store/sqlite":   {"", "x402", "internal/strictjson", "internal/action", "internal/order", "internal/payment", "internal/payment/remote", "internal/facilitator", "internal/work", "internal/crash"},
 }
 
 // Packages that wire parts together may import all but the development chain.

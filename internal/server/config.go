@@ -18,6 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/keystore"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/params"
 	"github.com/pelletier/go-toml/v2"
 )
 
@@ -31,17 +32,18 @@ type Config struct {
 	SubmitWait     Duration `toml:"submit_wait" comment:"How long a submit waits for its outcome before it answers 202."`
 	ShutdownGrace  Duration `toml:"shutdown_grace" comment:"How long requests under way may take after a signal to stop."`
 
-	Store      StoreConfig            `toml:"store"`
-	Chain      ChainConfig            `toml:"chain"`
-	Payment    PaymentConfig          `toml:"payment"`
-	Settlement SettlementConfig       `toml:"settlement"`
-	Limits     LimitsConfig           `toml:"limits"`
-	Judge      JudgeConfig            `toml:"judge"`
-	Log        LogConfig              `toml:"log"`
-	Work       WorkConfig             `toml:"work"`
-	Delivery   DeliveryConfig         `toml:"delivery"`
-	Agents     map[string]AgentConfig `toml:"agents,omitempty" comment:"Who does the work, by template: [agents.\"research\"] command = ['/usr/local/bin/researcher']. [agents.oracle] are the members of panels, [agents.default] does what no other does. Without agents work is sold and waits."`
-	Launches   *LaunchesConfig        `toml:"launches,omitempty" comment:"The chains that launches can deploy on. Without them launch.open is refused."`
+	Store       StoreConfig            `toml:"store"`
+	Chain       ChainConfig            `toml:"chain"`
+	Payment     PaymentConfig          `toml:"payment"`
+	Settlement  SettlementConfig       `toml:"settlement"`
+	Limits      LimitsConfig           `toml:"limits"`
+	Facilitator FacilitatorConfig      `toml:"facilitator" comment:"What 'boxoffice facilitator' settles for other x402 servers; 'boxoffice serve' does not read it."`
+	Judge       JudgeConfig            `toml:"judge"`
+	Log         LogConfig              `toml:"log"`
+	Work        WorkConfig             `toml:"work"`
+	Delivery    DeliveryConfig         `toml:"delivery"`
+	Agents      map[string]AgentConfig `toml:"agents,omitempty" comment:"Who does the work, by template: [agents.\"research\"] command = ['/usr/local/bin/researcher']. [agents.oracle] are the members of panels, [agents.default] does what no other does. Without agents work is sold and waits."`
+	Launches    *LaunchesConfig        `toml:"launches,omitempty" comment:"The chains that launches can deploy on. Without them launch.open is refused."`
 }
 
 // StoreConfig says where orders are kept.
@@ -54,6 +56,7 @@ type ChainConfig struct {
 	ID            uint64         `toml:"id" comment:"EIP-155 chain id."`
 	RPCURL        string         `toml:"rpc_url" comment:"JSON-RPC of a node. The environment's BOXOFFICE_CHAIN_RPC_URL goes before it: such addresses often hold a key."`
 	Confirmations uint64         `toml:"confirmations" comment:"Blocks that must hold a transfer before it counts, its own included."`
+	ReorgDepth    uint64         `toml:"reorg_depth" comment:"Blocks above one that no reorganisation takes back. Below it settled payments are watched and sent again if the chain takes them back, and a failed one may still be settled: another is taken for its order when it is buried so deep."`
 	Timeout       Duration       `toml:"timeout" comment:"For each call of the node."`
 	Multicall3    common.Address `toml:"multicall3" comment:"The aggregator that settles many payments in one transaction."`
 }
@@ -75,16 +78,21 @@ type PaymentConfig struct {
 // key pays the gas. It is read from the environment's BOXOFFICE_SETTLEMENT_KEY
 // (hex) or from a keystore file, never from the configuration.
 type SettlementConfig struct {
+	Via          string   `toml:"via" comment:"Who carries payments to the chain: 'key', this service with the settlement key, or 'facilitator', the x402 facilitator under [settlement.facilitator]. Change it when no payment is under way."`
 	Keystore     string   `toml:"keystore" comment:"A keystore file (Web3 Secret Storage) with the settlement key; a relative path starts at this file's folder. Its password is in the environment's BOXOFFICE_KEYSTORE_PASSWORD. Empty: BOXOFFICE_SETTLEMENT_KEY holds the key in hex."`
 	Gather       Duration `toml:"gather" comment:"How long a payment waits for others to share its transaction."`
 	Poll         Duration `toml:"poll" comment:"How often the chain is asked while something is under way."`
 	MaxBatch     int      `toml:"max_batch" comment:"Payments in one transaction."`
 	MaxInFlight  int      `toml:"max_in_flight" comment:"Transactions that may be unconfirmed at once."`
+	MaxTries     int      `toml:"max_tries" comment:"Confirmed transactions that carried a payment in vain, after which it fails. From the second on it goes alone."`
 	BumpAfter    Duration `toml:"bump_after" comment:"How long a transaction may stay unmined before its fee is raised."`
 	Lease        Duration `toml:"lease" comment:"How long a process that fell silent keeps the settlement key to itself."`
 	Recheck      Duration `toml:"recheck" comment:"How often failed payments that could still settle are looked at."`
 	MaxFeePerGas uint64   `toml:"max_fee_per_gas" comment:"The highest fee for a unit of gas, in wei."`
-	GasPerSettle uint64   `toml:"gas_per_settle" comment:"Gas set aside for each payment in a transaction; what is not used is not paid."`
+	MaxTxGas     uint64   `toml:"max_tx_gas" comment:"The gas limit of a transaction, at most 16777216 (EIP-7825). A batch has as many payments as fit."`
+	GasPerSettle uint64   `toml:"gas_per_settle" comment:"Gas set aside for each payment in a transaction; what is not used is not paid. A payment that needs more is refused."`
+
+	Facilitator RemoteConfig `toml:"facilitator"`
 }
 
 // LimitsConfig bounds how often requesters may ask.
@@ -148,15 +156,20 @@ func Default() Config {
 		SubmitWait:     seconds(5),
 		ShutdownGrace:  seconds(10),
 		Store:          StoreConfig{Path: "boxoffice.db"},
-		Chain:          ChainConfig{Confirmations: 2, Timeout: seconds(10), Multicall3: x402.Multicall3},
+		Chain:          ChainConfig{Confirmations: 2, ReorgDepth: 32, Timeout: seconds(10), Multicall3: x402.Multicall3},
 		Payment:        PaymentConfig{Version: "1", Decimals: 18, MaxTimeout: seconds(300)},
 		Settlement: SettlementConfig{
-			Gather: seconds(.025), Poll: seconds(.5), MaxBatch: 50, MaxInFlight: 4, BumpAfter: seconds(30),
-			Lease: seconds(5), Recheck: seconds(15), MaxFeePerGas: 500e9, GasPerSettle: 250_000,
+			Via: ViaKey, Facilitator: RemoteConfig{Timeout: seconds(60), MaxInFlight: 50, Retry: seconds(1)},
+			Gather: seconds(.025), Poll: seconds(.5), MaxBatch: 50, MaxInFlight: 8, MaxTries: 3, BumpAfter: seconds(30),
+			Lease: seconds(5), Recheck: seconds(15), MaxFeePerGas: 500e9, GasPerSettle: 250_000, MaxTxGas: params.MaxTxGas,
 		},
 		Limits: LimitsConfig{
 			PerToken:   RateConfig{PerSecond: 10, Burst: 40},
 			PerAddress: RateConfig{PerSecond: 20, Burst: 80}, TrustedProxies: []netip.Prefix{},
+		},
+		Facilitator: FacilitatorConfig{
+			Listen: "127.0.0.1:8403", Wait: seconds(20), Rate: RateConfig{PerSecond: 100, Burst: 400},
+			Assets: []common.Address{}, Recipients: []common.Address{},
 		},
 		Judge: JudgeConfig{Timeout: seconds(10)},
 		Work: WorkConfig{
@@ -169,7 +182,9 @@ func Default() Config {
 
 // Load reads a configuration file over the defaults. An unknown key, a wrong
 // type or a value that makes no sense is an error that names the line or the key.
-func Load(file string) (Config, error) {
+func Load(file string) (Config, error) { return load(file, (*Config).check) }
+
+func load(file string, check func(*Config) error) (Config, error) {
 	document, err := os.ReadFile(file)
 	if err != nil {
 		return Config{}, fmt.Errorf("configuration: %w", err)
@@ -199,7 +214,7 @@ func Load(file string) (Config, error) {
 	if rpc := os.Getenv("BOXOFFICE_CHAIN_RPC_URL"); rpc != "" {
 		config.Chain.RPCURL = rpc
 	}
-	if err := config.check(); err != nil {
+	if err := check(&config); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return config, nil
@@ -215,12 +230,6 @@ func (c *Config) check() error {
 		return errors.New("base_url must be an http or https address without a trailing slash")
 	case c.ServiceName == "":
 		return errors.New("service_name must not be empty")
-	case c.Chain.ID == 0:
-		return errors.New("chain.id is required")
-	case c.Chain.RPCURL == "":
-		return errors.New("chain.rpc_url is required, here or as BOXOFFICE_CHAIN_RPC_URL in the environment")
-	case c.Chain.Confirmations == 0:
-		return errors.New("chain.confirmations must be at least 1")
 	case c.Payment.Asset == none:
 		return errors.New("payment.asset is required")
 	case c.Payment.PayTo == none:
@@ -235,26 +244,51 @@ func (c *Config) check() error {
 		return errors.New("payment.decimals must be between 0 and 255")
 	case c.Payment.MaxTimeout < Duration(30*time.Second):
 		return errors.New("payment.max_timeout must be at least 30s")
+	}
+	for key, rate := range map[string]RateConfig{"limits.per_token": c.Limits.PerToken, "limits.per_address": c.Limits.PerAddress} {
+		if err := rate.check(key); err != nil {
+			return err
+		}
+	}
+	if c.Judge.Timeout <= 0 {
+		return errors.New("judge.timeout must be above 0")
+	}
+	return errors.Join(c.Settlement.checkVia(), c.checkSettling())
+}
+
+// checkSettling checks what settling needs, whosever payments it settles.
+func (c *Config) checkSettling() error {
+	switch {
+	case c.Chain.ID == 0:
+		return errors.New("chain.id is required")
+	case c.Chain.RPCURL == "" && c.Settlement.Via != ViaFacilitator:
+		return errors.New("chain.rpc_url is required, here or as BOXOFFICE_CHAIN_RPC_URL in the environment")
+	case c.Chain.Confirmations == 0:
+		return errors.New("chain.confirmations must be at least 1")
 	case c.Settlement.MaxBatch < 1:
 		return errors.New("settlement.max_batch must be at least 1")
 	case c.Settlement.MaxInFlight < 1:
 		return errors.New("settlement.max_in_flight must be at least 1")
+	case c.Settlement.MaxTries < 1:
+		return errors.New("settlement.max_tries must be at least 1")
 	}
 	if err := c.checkWork(); err != nil {
 		return err
 	}
 	for key, value := range map[string]Duration{
 		"chain.timeout": c.Chain.Timeout, "settlement.poll": c.Settlement.Poll, "settlement.bump_after": c.Settlement.BumpAfter,
-		"settlement.lease": c.Settlement.Lease, "settlement.recheck": c.Settlement.Recheck, "judge.timeout": c.Judge.Timeout,
+		"settlement.lease": c.Settlement.Lease, "settlement.recheck": c.Settlement.Recheck,
 	} {
 		if value <= 0 {
 			return fmt.Errorf("%s must be above 0", key)
 		}
 	}
-	for key, rate := range map[string]RateConfig{"limits.per_token": c.Limits.PerToken, "limits.per_address": c.Limits.PerAddress} {
-		if rate.PerSecond <= 0 || rate.Burst < 1 {
-			return fmt.Errorf("%s needs per_second above 0 and burst of at least 1", key)
-		}
+	return nil
+}
+
+func (r RateConfig) check(key string) error {
+	if r.PerSecond <= 0 || r.Burst < 1 {
+		return fmt.Errorf("%s needs per_second above 0 and burst of at least 1", key)
 	}
 	return nil
 }

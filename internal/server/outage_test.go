@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
 	"boxoffice/internal/server/servertest"
 	"boxoffice/x402"
@@ -112,6 +113,26 @@ func TestStartWithoutChain(t *testing.T) {
 		break
 	}
 	d.until(order, boxoffice.Admitted)
+}
+
+// A service that was moved to another chain takes no payment for the old one:
+// nobody would settle it.
+func TestMovedToAnotherChain(t *testing.T) {
+	w := servertest.Start(t)
+	payer := w.NewPayer()
+	d := newDoor(t, w)
+	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
+	header, body := newDraft(t, w, d.challenge(order), payer).sign()
+	other, err := devchain.Start(t.Context(), devchain.Config{ChainID: 999, Funded: devchain.DevAccounts()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.Close() })
+	w.Stop()
+	w.Options.Chain.ID, w.Options.Chain.RPCURL = 999, other.URL()
+	w.Restart()
+	d.submit(order, header, body).want(t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
+	d.until(order, boxoffice.Quoted)
 }
 
 // While the database is away, everything that needs it answers 503.

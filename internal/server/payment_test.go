@@ -351,7 +351,7 @@ func TestPayAgainAfterFailure(t *testing.T) {
 
 // Once the chain shows that the failed payment is dead, another nonce is taken.
 func TestPayAnewWhenTheFailedPermitIsDead(t *testing.T) {
-	w := servertest.Start(t, func(o *server.Options) { o.SubmitWait = 0 })
+	w := servertest.Start(t, func(o *server.Options) { o.SubmitWait, o.Chain.ReorgDepth = 0, 0 })
 	payer := w.NewPayer()
 	d := newDoor(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)

@@ -23,7 +23,6 @@ import (
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
 	"boxoffice/internal/store/sqlite"
-	"boxoffice/x402"
 )
 
 // Options is what New needs beside the configuration.
@@ -41,7 +40,7 @@ type Server struct {
 	store    *sqlite.Store
 	chain    *evm.Chain
 	flow     *order.Flow
-	settler  *payment.Settler
+	settler  settlement
 	work     *works
 	launches *launchChains
 	handler  http.Handler
@@ -53,11 +52,15 @@ type Server struct {
 // New opens the store and takes the addresses to listen on. It does not need
 // the chain to answer; Run waits for it.
 func New(ctx context.Context, options Options) (*Server, error) {
+	return start(ctx, options, (*Server).open)
+}
+
+func start(ctx context.Context, options Options, open func(*Server, context.Context) error) (*Server, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
 	s := &Server{Options: options, ready: make(chan struct{})}
-	if err := s.open(ctx); err != nil {
+	if err := open(s, ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -67,12 +70,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.store, err = sqlite.Open(ctx, sqlite.Config{Path: s.Store.Path}); err != nil {
 		return err
 	}
-	s.chain, err = evm.Dial(ctx, evm.Config{
-		RPCURL: s.Chain.RPCURL, ChainID: s.Chain.ID, Asset: s.Payment.Asset, Multicall3: s.Chain.Multicall3,
-		RequestTimeout: time.Duration(s.Chain.Timeout), GasPerSettle: s.Settlement.GasPerSettle,
-		Fees: evm.Fees{Max: x402.NewUint256(s.Settlement.MaxFeePerGas)}, Now: s.Now,
-	})
-	if err != nil {
+	if err := s.dialChain(ctx, s.Payment.Asset); err != nil {
 		return err
 	}
 	s.launches = newLaunchChains(s.Launches, s.Log)
@@ -84,32 +82,30 @@ func (s *Server) open(ctx context.Context) (err error) {
 		Store:   s.store,
 		Actions: catalog,
 		Verifier: payment.NewVerifier(payment.VerifierConfig{
-			Chain: checkedChain{s.chain, s}, Promises: s.store, Now: s.Now,
+			Chain: s.verifyingChain(), Promises: s.store, Now: s.Now,
+			Ready: func() error { return s.settler.Ready() },
 		}),
 		BaseURL: s.BaseURL, ServiceName: s.ServiceName, ChainID: s.Chain.ID,
-		Token:      x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: s.Payment.Name, Version: s.Payment.Version},
+		Token:      s.token(),
 		MaxTimeout: time.Duration(s.Payment.MaxTimeout),
 		Wait:       time.Duration(s.SubmitWait),
 		Accepted:   func() { s.settler.Wake() },
 		Now:        s.Now, Log: s.Log,
 	})
-	s.settler = payment.NewSettler(payment.SettlerConfig{
-		ChainID: s.Chain.ID, Chain: s.chain, Wallet: s.chain.Wallet(s.Key), Store: s.store,
-		Holder: string(boxoffice.NewUUID()), Confirmations: s.Chain.Confirmations,
-		MaxBatch: s.Settlement.MaxBatch, MaxInFlight: s.Settlement.MaxInFlight,
-		GatherFor: time.Duration(s.Settlement.Gather), PollEvery: time.Duration(s.Settlement.Poll),
-		BumpAfter: time.Duration(s.Settlement.BumpAfter), LeaseFor: time.Duration(s.Settlement.Lease),
-		RecheckEvery: time.Duration(s.Settlement.Recheck),
-		Decided:      s.flow.Decided, Now: s.Now, Log: s.Log,
-	})
+	s.openSettlement(s.flow.Decided)
 	if s.work, err = openWork(s.Options, s.store); err != nil {
 		return err
 	}
 	if err := s.openDoor(catalog); err != nil {
 		return err
 	}
+	return s.listen(s.Listen)
+}
+
+// listen takes the addresses of both doors.
+func (s *Server) listen(address string) (err error) {
 	if s.Listener == nil {
-		if s.Listener, err = net.Listen("tcp", s.Listen); err != nil {
+		if s.Listener, err = net.Listen("tcp", address); err != nil {
 			return err
 		}
 	}
@@ -178,13 +174,15 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.operator != nil {
 		running.Go(func() { failed <- serve(operator, s.operator) })
 	}
-	running.Go(func() { s.flow.Run(work) })
-	running.Go(func() { s.launches.run(work) })
-	running.Go(func() {
-		if err := s.work.run(work); err != nil {
-			failed <- err
-		}
-	})
+	if s.flow != nil {
+		running.Go(func() { s.flow.Run(work) })
+		running.Go(func() { s.launches.run(work) })
+		running.Go(func() {
+			if err := s.work.run(work); err != nil {
+				failed <- err
+			}
+		})
+	}
 	running.Go(func() {
 		if err := s.waitForChain(work); err != nil {
 			failed <- err
@@ -244,11 +242,15 @@ func (s *Server) Close() error {
 // waitForChain looks at the chain until it answers. An answer that contradicts
 // the configuration is an error: nothing may be sold for it.
 func (s *Server) waitForChain(ctx context.Context) error {
+	if s.chain == nil {
+		close(s.ready)
+		return nil
+	}
 	retry := time.NewTicker(time.Second)
 	defer retry.Stop()
 	for {
 		facts, err := s.chain.Check(ctx)
-		if err == nil && int(facts.Token.Decimals) != s.Payment.Decimals {
+		if err == nil && s.flow != nil && int(facts.Token.Decimals) != s.Payment.Decimals {
 			err = fmt.Errorf("%w: payment.decimals is %d, the token's is %d", evm.ErrWrongChain, s.Payment.Decimals, facts.Token.Decimals)
 		}
 		s.checked.Store(&err)
@@ -275,6 +277,9 @@ func (s *Server) waitForChain(ctx context.Context) error {
 var errUnchecked = errors.New("the chain has not been checked yet")
 
 func (s *Server) chainHealth() error {
+	if s.chain == nil {
+		return nil
+	}
 	if err := s.checked.Load(); err != nil {
 		return *err
 	}

@@ -35,8 +35,8 @@ const readGas = 5_000
 // try makes calls in one round trip at a block. With Multicall3 they are one
 // eth_call: made in order at the same state, each seeing what those before it
 // did (inOrder). Where the chain has none, or the node will not make so large
-// a call, each is an eth_call of its own. Further requests go along; all of them
-// must be answered.
+// a call, each is an eth_call of its own. Further requests go along, before the
+// calls; all of them must be answered.
 func (c *Chain) try(ctx context.Context, op, block string, calls []call, along ...rpc.BatchElem) (outcomes []outcome, inOrder bool, err error) {
 	batches, err := c.hasMulticall(ctx)
 	if err != nil {
@@ -61,15 +61,14 @@ func (c *Chain) tryTogether(ctx context.Context, op, block string, calls []call,
 		}
 	}
 	var answer hexutil.Bytes
-	requests := []rpc.BatchElem{callRequest(call{to: c.cfg.Multicall3, data: packAggregate(calls), gas: gas}, block, &answer)}
-	requests = append(requests, along...)
+	requests := append(slices.Clone(along), callRequest(call{to: c.cfg.Multicall3, data: packAggregate(calls), gas: gas}, block, &answer))
 	if err := c.round(ctx, op, requests); err != nil {
 		return nil, false, err
 	}
-	if err := c.answered(op, requests[1:]); err != nil {
+	if err := c.answered(op, requests[:len(along)]); err != nil {
 		return nil, false, err
 	}
-	if err := requests[0].Error; err != nil {
+	if err := requests[len(along)].Error; err != nil {
 		if refused(err) {
 			return nil, false, nil
 		}
@@ -88,22 +87,21 @@ func (c *Chain) tryTogether(ctx context.Context, op, block string, calls []call,
 
 func (c *Chain) tryApart(ctx context.Context, op, block string, calls []call, along []rpc.BatchElem) ([]outcome, error) {
 	answers := make([]hexutil.Bytes, len(calls))
-	requests := make([]rpc.BatchElem, len(calls))
+	requests := slices.Clone(along)
 	for i, call := range calls {
 		if call.gas > 0 {
 			call.gas += GasBase
 		}
-		requests[i] = callRequest(call, block, &answers[i])
+		requests = append(requests, callRequest(call, block, &answers[i]))
 	}
-	requests = append(requests, along...)
 	if err := c.round(ctx, op, requests); err != nil {
 		return nil, err
 	}
-	if err := c.answered(op, requests[len(calls):]); err != nil {
+	if err := c.answered(op, requests[:len(along)]); err != nil {
 		return nil, err
 	}
 	outcomes := make([]outcome, len(calls))
-	for i, request := range requests[:len(calls)] {
+	for i, request := range requests[len(along):] {
 		if request.Error == nil {
 			outcomes[i] = outcome{ok: true, data: answers[i]}
 			continue

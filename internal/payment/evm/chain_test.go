@@ -166,14 +166,52 @@ func TestReceiptsOfUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, what := range []string{"pending", "dropped"} {
-		receipts, err := w.chain.Receipts(t.Context(), []common.Hash{tx.Hash, {7}})
+		receipts, err := w.chain.Receipts(t.Context(), []common.Hash{tx.Hash, {7}}, 0)
 		if err != nil || receipts[0] != nil || receipts[1] != nil {
 			t.Errorf("%s: %v, %v", what, receipts, err)
 		}
 		w.dev.DropPending()
 	}
-	if receipts, err := w.chain.Receipts(t.Context(), nil); receipts != nil || err != nil {
+	if receipts, err := w.chain.Receipts(t.Context(), nil, 0); receipts != nil || err != nil {
 		t.Errorf("of nothing: %v, %v", receipts, err)
+	}
+}
+
+// A node that does not know the block that is asked about says nothing, where
+// others would have more to say.
+func TestNodeBehind(t *testing.T) {
+	w := newWorld(t, nil)
+	head := w.dev.Head().Number.Uint64()
+	for name, ask := range map[string]func(block uint64) error{
+		"receipts": func(block uint64) error {
+			_, err := w.chain.Receipts(t.Context(), []common.Hash{{1}}, block)
+			return err
+		},
+		"transfers": func(block uint64) error {
+			_, err := w.chain.Transfers(t.Context(), w.dev.Token(), payTo, payTo, 0, block)
+			return err
+		},
+		"nonces": func(block uint64) error {
+			_, err := w.chain.Spent(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1)}, block)
+			return err
+		},
+		"wallet nonce": func(block uint64) error {
+			_, err := w.wallet.Nonce(t.Context(), block)
+			return err
+		},
+		"time": func(block uint64) error {
+			_, err := w.chain.BlockTime(t.Context(), block)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := ask(head); err != nil {
+				t.Errorf("about the newest block: %v", err)
+			}
+			if err := ask(head + 1); err == nil {
+				t.Error("about the next block: an answer")
+			}
+		})
 	}
 }
 
@@ -258,16 +296,19 @@ func TestForeignLogs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tap := newTap(t, dev)
 			tap.answer = func(method string, _ []json.RawMessage) any {
+				if method != "eth_getTransactionReceipt" {
+					return nil
+				}
 				return map[string]any{"transactionHash": word(9), "blockNumber": "0x1", "gasUsed": "0x5208", "logs": []any{test.log}}
 			}
-			receipts, err := dial(t, dev, tap.through).Receipts(t.Context(), []common.Hash{common.HexToHash(word(9))})
+			receipts, err := dial(t, dev, tap.through).Receipts(t.Context(), []common.Hash{common.HexToHash(word(9))}, 0)
 			switch {
 			case test.want < 0 && err == nil, test.want >= 0 && err != nil:
 				t.Errorf("%+v, %v", receipts, err)
 			case test.want >= 0 && len(receipts[0].Transfers) != test.want:
 				t.Errorf("%+v", receipts[0].Transfers)
 			}
-			if _, err := dial(t, dev, tap.through).Receipts(t.Context(), []common.Hash{{1}}); err == nil {
+			if _, err := dial(t, dev, tap.through).Receipts(t.Context(), []common.Hash{{1}}, 0); err == nil {
 				t.Error("the receipt of another transaction is taken")
 			}
 		})

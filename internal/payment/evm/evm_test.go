@@ -165,7 +165,7 @@ func (w *world) mine(tx payment.Tx) *payment.Receipt {
 	if _, err := w.dev.Mine(w.Context()); err != nil {
 		w.Fatal(err)
 	}
-	receipts, err := w.chain.Receipts(w.Context(), []common.Hash{tx.Hash})
+	receipts, err := w.chain.Receipts(w.Context(), []common.Hash{tx.Hash}, 0)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package evm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/big"
 
@@ -11,13 +10,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
-)
-
-var (
-	// ErrFeeCeiling says that a transaction would have to offer more than Fees.Max.
-	ErrFeeCeiling = errors.New("the fee would be above the configured maximum")
-	// ErrWalletEmpty says that the settlement wallet cannot pay for its transaction.
-	ErrWalletEmpty = errors.New("the settlement wallet has not enough native coin")
 )
 
 // market is what the wallet has to know before it signs.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"boxoffice/internal/payment"
+	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -57,12 +58,14 @@ type chainReceipt struct {
 	TxHash      *common.Hash    `json:"transactionHash"`
 	BlockNumber *hexutil.Uint64 `json:"blockNumber"` // null in the receipt that some nodes give before mining
 	GasUsed     hexutil.Uint64  `json:"gasUsed"`
+	GasPrice    *hexutil.Big    `json:"effectiveGasPrice"`
 	Logs        []chainLog      `json:"logs"`
 }
 
 // Receipts returns the receipt of each transaction, nil for one that is not
-// mined, with the ERC-20 transfers of any token.
-func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash) ([]*payment.Receipt, error) {
+// mined, with the ERC-20 transfers of any token. A node that does not know the
+// block of the given number is an error: it may not know the receipts either.
+func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64) ([]*payment.Receipt, error) {
 	if len(hashes) == 0 {
 		return nil, nil
 	}
@@ -72,8 +75,13 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash) ([]*payment.
 	for i, hash := range hashes {
 		requests[i] = rpc.BatchElem{Method: "eth_getTransactionReceipt", Args: []any{hash}, Result: &answers[i]}
 	}
+	var proof *header
+	requests = append(requests, headerRequest(hexutil.EncodeUint64(known), &proof))
 	if err := c.ask(ctx, op, requests...); err != nil {
 		return nil, err
+	}
+	if err := proof.check(); err != nil {
+		return nil, c.fail(op, fmt.Errorf("block %d: %w", known, err))
 	}
 	receipts := make([]*payment.Receipt, len(hashes))
 	for i, answer := range answers {
@@ -87,6 +95,13 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash) ([]*payment.
 			TxHash:      hashes[i],
 			BlockNumber: uint64(*answer.BlockNumber),
 			GasUsed:     uint64(answer.GasUsed),
+		}
+		if answer.GasPrice != nil {
+			price, err := x402.Uint256FromBig(answer.GasPrice.ToInt())
+			if err != nil {
+				return nil, c.fail(op, errors.New("the node's receipt has no sound gas price"))
+			}
+			receipt.GasPrice = price
 		}
 		for _, log := range answer.Logs {
 			transfer, is, err := log.transfer()
@@ -105,7 +120,8 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash) ([]*payment.
 // Transfers returns the transfers of token from one address to another in the
 // blocks from first to last, both included, oldest first. It asks for fewer
 // blocks at a time when the node refuses a range; a node that refuses a single
-// block is an error.
+// block is an error, and so is one that does not know the last: it would answer
+// with what it has.
 func (c *Chain) Transfers(ctx context.Context, token, from, to common.Address, first, last uint64) ([]payment.Transfer, error) {
 	if last < first {
 		return nil, nil
@@ -146,17 +162,23 @@ func (c *Chain) transfers(ctx context.Context, op string, token, from, to common
 		return nil, err
 	}
 	var logs []chainLog
-	request := []rpc.BatchElem{{Method: "eth_getLogs", Result: &logs, Args: []any{map[string]any{
+	var proof *header
+	requests := []rpc.BatchElem{{Method: "eth_getLogs", Result: &logs, Args: []any{map[string]any{
 		"address":   token,
 		"topics":    []any{transferTopic, common.BytesToHash(from[:]), common.BytesToHash(to[:])},
 		"fromBlock": hexutil.EncodeUint64(first),
 		"toBlock":   hexutil.EncodeUint64(last),
-	}}}}
-	if err := c.send(ctx, client, request); err != nil {
+	}}}, headerRequest(hexutil.EncodeUint64(last), &proof)}
+	if err := c.send(ctx, client, requests); err != nil {
 		return nil, err
 	}
-	if err := request[0].Error; err != nil {
-		return nil, err
+	for _, request := range requests {
+		if request.Error != nil {
+			return nil, request.Error
+		}
+	}
+	if err := proof.check(); err != nil {
+		return nil, fmt.Errorf("block %d: %w", last, err)
 	}
 	found := make([]payment.Transfer, 0, len(logs))
 	for _, log := range logs {

@@ -38,7 +38,7 @@ func everyQuestion(t *testing.T, chain *evm.Chain) map[string]error {
 	_, failures["Standing"] = chain.Standing(ctx, permits)
 	_, failures["Standing of one"] = chain.Standing(ctx, permits[:1])
 	_, failures["Spent"] = chain.Spent(ctx, permits, 0)
-	_, failures["Receipts"] = chain.Receipts(ctx, []common.Hash{{1}, {2}})
+	_, failures["Receipts"] = chain.Receipts(ctx, []common.Hash{{1}, {2}}, 0)
 	_, failures["Transfers"] = chain.Transfers(ctx, devchain.TokenAddress, payTo, payTo, 0, 100)
 	_, failures["Check"] = chain.Check(ctx)
 	_, failures["Nonce"] = wallet.Nonce(ctx, 0)
@@ -53,8 +53,10 @@ func TestFaultyNodes(t *testing.T) {
 	const user, password, key, token = "operatr", "hunter22", "a1b2c3d4e5f60718", "tok-9f8e7d"
 	secretPath := fmt.Sprintf("/v3/%s/?apikey=%s", key, token)
 	handlers := map[string]http.HandlerFunc{
-		"500":        func(w http.ResponseWriter, r *http.Request) { http.Error(w, "oops at "+r.URL.String(), 500) },
-		"429":        func(w http.ResponseWriter, r *http.Request) { http.Error(w, `{"error":"slow down"}`, http.StatusTooManyRequests) },
+		"500": func(w http.ResponseWriter, r *http.Request) { http.Error(w, "oops at "+r.URL.String(), 500) },
+		"429": func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, `{"error":"slow down"}`, http.StatusTooManyRequests)
+		},
 		"garbage":    func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>"+r.URL.String()) },
 		"empty":      func(w http.ResponseWriter, r *http.Request) {},
 		"object":     func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") },

@@ -44,7 +44,9 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payme
 		settles[i] = call{to: c.cfg.Proxy, data: packSettle(p), gas: c.cfg.GasPerSettle}
 	}
 	codes := make(map[common.Address]*hexutil.Bytes)
-	var along []rpc.BatchElem
+	// Asked in the same round trip, it says how far the node is that answers.
+	var block hexutil.Uint64
+	along := []rpc.BatchElem{{Method: "eth_blockNumber", Result: &block}}
 	for _, p := range permits {
 		if codes[p.From] == nil {
 			codes[p.From] = new(hexutil.Bytes)
@@ -73,6 +75,7 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payme
 		s.Balance, s.Allowance = amountOf(words[0]), amountOf(words[1])
 		s.Spent = bitmap(words[2]).spent(p.Nonce)
 		s.Code = len(*codes[p.From]) > 0
+		s.Block = uint64(block)
 		obstacle := left.obstacle(p, *s, c.cfg.Permit2)
 		switch {
 		case simulated[i].ok && (inOrder || obstacle == nil):

@@ -121,7 +121,10 @@ func TestStandingFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range got {
-		got[i].Failure = nil
+		if got[i].Block != w.dev.Head().Number.Uint64() {
+			t.Errorf("judged at block %d, the newest is %d", got[i].Block, w.dev.Head().Number)
+		}
+		got[i].Failure, got[i].Block = nil, 0
 	}
 	want := []payment.Standing{
 		{Balance: x402.NewUint256(900), Allowance: unlimited, Spent: true},

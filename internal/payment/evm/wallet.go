@@ -15,13 +15,15 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/params"
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// What a transaction can fail for, beside ErrFeeCeiling and ErrWalletEmpty.
+// What a transaction can fail for.
 var (
-	// ErrBatch says that the permits do not fit one transaction: see Wallet.MaxBatch.
-	ErrBatch = errors.New("the payments do not fit one transaction")
+	ErrBatch       = payment.ErrBatch // see Wallet.MaxBatch
+	ErrFeeCeiling  = payment.ErrFeeCeiling
+	ErrWalletEmpty = payment.ErrWalletEmpty
 	// ErrNonceTooLow says that another transaction of the wallet with the same
 	// nonce is mined.
 	ErrNonceTooLow = errors.New("the wallet nonce is used by another transaction")
@@ -72,10 +74,44 @@ func (w *Wallet) Nonce(ctx context.Context, block uint64) (uint64, error) {
 	return uint64(nonce), err
 }
 
+// Ready fails with ErrFeeCeiling or ErrWalletEmpty if the wallet could not
+// settle one payment at the going fees.
+func (w *Wallet) Ready(ctx context.Context) error {
+	const op = "look at the settlement wallet"
+	m, err := w.chain.market(ctx, op, w.address)
+	if err != nil {
+		return err
+	}
+	_, err = w.price(op, m, w.gas(1), nil)
+	return err
+}
+
+// gas is the limit of a transaction that settles n permits.
+func (w *Wallet) gas(n int) uint64 {
+	if n == 0 {
+		return params.TxGas
+	}
+	return GasBase + uint64(n)*w.chain.cfg.GasPerSettle
+}
+
+// price returns what to offer for a transaction that the wallet can pay for.
+func (w *Wallet) price(op string, m market, gas uint64, replaces *payment.Tx) (offer, error) {
+	o, err := m.offer(w.chain.cfg.Fees, replaces)
+	if err != nil {
+		return offer{}, w.chain.fail(op, err)
+	}
+	if cost := new(big.Int).Mul(o.cap, new(big.Int).SetUint64(gas)); m.balance.Cmp(cost) < 0 {
+		return offer{}, w.chain.fail(op, fmt.Errorf("%w: %s holds %s wei, a transaction may cost %s",
+			ErrWalletEmpty, hexOf(w.address), m.balance, cost))
+	}
+	return o, nil
+}
+
 // Sign returns a transaction that settles the permits: a call of the proxy for
 // one, a call of Multicall3 with failures allowed for several. Its gas limit is
 // GasBase and GasPerSettle for each: a node's estimate for calls that may fail
-// counts those that fail for lack of gas as good.
+// counts those that fail for lack of gas as good. Without permits the wallet
+// sends itself nothing.
 //
 // It fails with ErrBatch, ErrFeeCeiling or ErrWalletEmpty, or because the node
 // does not answer.
@@ -85,7 +121,7 @@ func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint6
 	if err != nil {
 		return payment.Tx{}, w.chain.fail(op, err)
 	}
-	gas := GasBase + uint64(len(permits))*w.chain.cfg.GasPerSettle
+	gas := w.gas(len(permits))
 	m, err := w.chain.market(ctx, op, w.address)
 	if err != nil {
 		return payment.Tx{}, err
@@ -93,14 +129,9 @@ func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint6
 	if m.blockGas > 0 && gas > m.blockGas {
 		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: it needs %d gas, a block has %d", ErrBatch, gas, m.blockGas))
 	}
-	o, err := m.offer(w.chain.cfg.Fees, replaces)
+	o, err := w.price(op, m, gas, replaces)
 	if err != nil {
-		return payment.Tx{}, w.chain.fail(op, err)
-	}
-	cost := new(big.Int).Mul(o.cap, new(big.Int).SetUint64(gas))
-	if m.balance.Cmp(cost) < 0 {
-		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: %s holds %s wei, the transaction may cost %s",
-			ErrWalletEmpty, hexOf(w.address), m.balance, cost))
+		return payment.Tx{}, err
 	}
 	var unsigned types.TxData = &types.DynamicFeeTx{
 		ChainID: w.signer.ChainID(), Nonce: nonce, GasTipCap: o.tip, GasFeeCap: o.cap, Gas: gas, To: &to, Data: data,
@@ -138,7 +169,7 @@ func (w *Wallet) sign(op string, unsigned types.TxData) (payment.Tx, error) {
 func (w *Wallet) target(ctx context.Context, permits []payment.Permit) (common.Address, []byte, error) {
 	switch len(permits) {
 	case 0:
-		return common.Address{}, nil, errors.New("no payments")
+		return w.address, nil, nil
 	case 1:
 		return w.chain.cfg.Proxy, packSettle(permits[0]), nil
 	}
@@ -181,7 +212,7 @@ func (w *Wallet) Broadcast(ctx context.Context, tx payment.Tx) error {
 	case nil:
 		return w.chain.fail(op, err)
 	case ErrNonceTooLow: // also what a node says of a transaction that is mined
-		receipts, lookup := w.chain.Receipts(ctx, []common.Hash{tx.Hash})
+		receipts, lookup := w.chain.Receipts(ctx, []common.Hash{tx.Hash}, 0)
 		switch {
 		case lookup != nil:
 			return lookup

@@ -54,8 +54,16 @@ func TestSettleOne(t *testing.T) {
 	}
 
 	receipt := w.mine(tx)
+	told, err := w.dev.Client().TransactionReceipt(t.Context(), tx.Hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	price, err := x402.Uint256FromBig(told.EffectiveGasPrice)
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := &payment.Receipt{
-		TxHash: tx.Hash, BlockNumber: receipt.BlockNumber, GasUsed: receipt.GasUsed,
+		TxHash: tx.Hash, BlockNumber: receipt.BlockNumber, GasUsed: told.GasUsed, GasPrice: price,
 		Transfers: []payment.Transfer{{
 			Token: w.dev.Token(), From: p.From, To: payTo, Amount: x402.NewUint256(100), TxHash: tx.Hash, BlockNumber: receipt.BlockNumber,
 		}},
@@ -121,8 +129,9 @@ func TestLargestBatch(t *testing.T) {
 	if !errors.Is(err, evm.ErrBatch) {
 		t.Errorf("one more: %v", err)
 	}
-	if _, err := w.wallet.Sign(t.Context(), nil, 9, nil); err == nil {
-		t.Error("a transaction for nothing")
+	empty := w.sign(nil, w.nonce(), nil)
+	if receipt := w.mine(empty); receipt.GasUsed != 21_000 || len(receipt.Transfers) != 0 {
+		t.Errorf("a transaction for nothing used %d gas", receipt.GasUsed)
 	}
 }
 
@@ -161,7 +170,7 @@ func TestReplacement(t *testing.T) {
 	if _, err := w.dev.Mine(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	receipts, err := w.chain.Receipts(t.Context(), []common.Hash{first.Hash, second.Hash})
+	receipts, err := w.chain.Receipts(t.Context(), []common.Hash{first.Hash, second.Hash}, 0)
 	if err != nil || receipts[0] != nil || receipts[1] == nil || len(receipts[1].Transfers) != 1 {
 		t.Errorf("receipts %v, %v", receipts, err)
 	}
@@ -179,6 +188,12 @@ func TestEmptyWallet(t *testing.T) {
 	beggar := w.chain.Wallet(payer(t, 50))
 	if _, err := beggar.Sign(t.Context(), permits, 0, nil); !errors.Is(err, evm.ErrWalletEmpty) {
 		t.Errorf("sign: %v", err)
+	}
+	if err := beggar.Ready(t.Context()); !errors.Is(err, payment.ErrWalletEmpty) {
+		t.Errorf("ready: %v", err)
+	}
+	if err := w.wallet.Ready(t.Context()); err != nil {
+		t.Errorf("a wallet with coin is not ready: %v", err)
 	}
 	// A balance that is gone since the signing.
 	tap := newTap(t, w.dev)

@@ -14,7 +14,7 @@ import (
 )
 
 const intentColumns = `i.id, i.order_id, i.chain_id, i.payload, i.payload_hash, i.quote_signature, i.state, i.reason, i.final,
-	i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
+	i.from_block, i.left_out, i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
 
 // intentRow is the columns of an intent, all of them NULL where an outer join
 // found none.
@@ -27,6 +27,8 @@ type intentRow struct {
 	state          *payment.State
 	reason         *string
 	final          *bool
+	fromBlock      *uint64
+	leftOut        *int
 	txHash         common.Hash
 	logIndex       *uint
 	blockNumber    *uint64
@@ -37,7 +39,7 @@ type intentRow struct {
 func (r *intentRow) columns() []any {
 	return []any{
 		&r.id, &r.orderID, &r.chainID, &r.payload, intoText{&r.payloadHash}, intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final,
-		intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
+		&r.fromBlock, &r.leftOut, intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
 	}
 }
 
@@ -52,6 +54,8 @@ func (r *intentRow) intent() (payment.Intent, error) {
 		State:          orZero(r.state),
 		Reason:         orZero(r.reason),
 		Final:          orZero(r.final),
+		FromBlock:      orZero(r.fromBlock),
+		LeftOut:        orZero(r.leftOut),
 		SubmittedAt:    orZero(r.submittedAt),
 	}
 	var payload x402.Payload
@@ -87,6 +91,10 @@ const (
 		SELECT ` + intentColumns + ` FROM intents i JOIN orders o ON o.id = i.order_id AND o.intent_id = i.id
 		WHERE i.state = 'failed' AND i.final = 0 AND i.chain_id = ?
 		ORDER BY i.submitted_at, i.id LIMIT ?`
+	selectSettled = `
+		SELECT ` + intentColumns + ` FROM intents i
+		WHERE i.state = 'settled' AND i.chain_id = ? AND i.block_number >= ?
+		ORDER BY i.block_number DESC LIMIT ?`
 	selectPromised = `
 		SELECT amount FROM intents
 		WHERE owner = ? AND token = ? AND chain_id = ? AND state IN ('waiting', 'sent')`
@@ -102,6 +110,12 @@ func (s *Store) Waiting(ctx context.Context, chainID uint64, limit int) ([]payme
 func (s *Store) Doubtful(ctx context.Context, chainID uint64, limit int) ([]payment.Intent, error) {
 	intents, err := collect(ctx, s.readers, scanIntent, selectDoubtful, chainID, limit)
 	return intents, named(ctx, "read doubtful payments", err)
+}
+
+// Settled implements payment.History.
+func (s *Store) Settled(ctx context.Context, chainID, first uint64, limit int) ([]payment.Intent, error) {
+	intents, err := collect(ctx, s.readers, scanIntent, selectSettled, chainID, first, limit)
+	return intents, named(ctx, "read settled payments", err)
 }
 
 // Promised implements order.Store. A sum above 256 bits, which no balance

@@ -97,37 +97,41 @@ func (s *Store) OrderByKey(ctx context.Context, requester boxoffice.Requester, r
 
 // BeginPayment implements order.Store.
 func (s *Store) BeginPayment(ctx context.Context, intent payment.Intent, replaces *boxoffice.UUID) error {
-	return s.write(ctx, "begin payment", func(tx *sql.Tx) error {
-		if err := move(ctx, tx, `
-			UPDATE orders SET status = 'payment_pending', intent_id = ?1
-			WHERE id = ?2 AND (?3 IS NULL AND status = 'quoted' OR intent_id = ?3 AND status = 'payment_failed')`,
-			intent.ID, intent.OrderID, replaces,
-		); err != nil {
-			return err
-		}
-		permit := intent.Permit
-		ours, err := affects(ctx, tx, `
-			INSERT INTO permits (chain_id, owner, nonce, order_id) VALUES (?, ?, ?, ?)
-			ON CONFLICT (chain_id, owner, nonce) DO UPDATE SET order_id = order_id WHERE order_id = excluded.order_id`,
-			intent.ChainID, text{permit.From}, text{permit.Nonce}, intent.OrderID)
-		if err != nil {
-			return err
-		}
-		if !ours {
-			return order.ErrPermitTaken
-		}
-		_, err = tx.ExecContext(ctx, `
-			INSERT INTO intents (id, order_id, chain_id, owner, nonce, token, amount, payload, payload_hash,
-			                     quote_signature, state, submitted_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?)`,
-			intent.ID, intent.OrderID, intent.ChainID, text{permit.From}, text{permit.Nonce}, text{permit.Permitted.Token},
-			text{permit.Permitted.Amount}, string(intent.Payload), text{intent.PayloadHash}, text{intent.QuoteSignature},
-			intent.SubmittedAt)
-		return err
-	})
+	return s.write(ctx, "begin payment", func(tx *sql.Tx) error { return beginPayment(ctx, tx, intent, replaces) })
 }
 
-const selectUnadmitted = selectOrder + "WHERE o.status = 'paid' AND o.admitted_at IS NULL ORDER BY o.paid_at, o.id LIMIT ?"
+func beginPayment(ctx context.Context, tx *sql.Tx, intent payment.Intent, replaces *boxoffice.UUID) error {
+	if err := move(ctx, tx, `
+		UPDATE orders SET status = 'payment_pending', intent_id = ?1
+		WHERE id = ?2 AND (?3 IS NULL AND status = 'quoted' OR intent_id = ?3 AND status = 'payment_failed')`,
+		intent.ID, intent.OrderID, replaces,
+	); err != nil {
+		return err
+	}
+	permit := intent.Permit
+	ours, err := affects(ctx, tx, `
+		INSERT INTO permits (chain_id, owner, nonce, order_id) VALUES (?, ?, ?, ?)
+		ON CONFLICT (chain_id, owner, nonce) DO UPDATE SET order_id = order_id WHERE order_id = excluded.order_id`,
+		intent.ChainID, text{permit.From}, text{permit.Nonce}, intent.OrderID)
+	if err != nil {
+		return err
+	}
+	if !ours {
+		return order.ErrPermitTaken
+	}
+	_, err = tx.ExecContext(ctx, `
+		INSERT INTO intents (id, order_id, chain_id, owner, nonce, token, amount, payload, payload_hash,
+		                     quote_signature, state, from_block, submitted_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?)`,
+		intent.ID, intent.OrderID, intent.ChainID, text{permit.From}, text{permit.Nonce}, text{permit.Permitted.Token},
+		text{permit.Permitted.Amount}, string(intent.Payload), text{intent.PayloadHash}, text{intent.QuoteSignature},
+		intent.FromBlock, intent.SubmittedAt)
+	return err
+}
+
+const selectUnadmitted = selectOrder + `
+	WHERE o.status = 'paid' AND o.admitted_at IS NULL AND o.requester <> '` + foreignRequester + `'
+	ORDER BY o.paid_at, o.id LIMIT ?`
 
 // Unadmitted implements order.Store.
 func (s *Store) Unadmitted(ctx context.Context, limit int) ([]order.Record, error) {

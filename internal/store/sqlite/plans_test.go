@@ -26,6 +26,7 @@ func TestPlans(t *testing.T) {
 		{"intents_waiting", selectWaiting, []any{1, 20}},
 		{"intents_doubtful", selectDoubtful, []any{1, 20}},
 		{"intents_promised", selectPromised, []any{"x", "x", 1}},
+		{"intents_settled", selectSettled, []any{1, 5, 20}},
 		{"slots_open", selectSlots, []any{1, "x"}},
 		{"schedules_due", selectDue, []any{1, 20}},
 		{"nodes_due", selectForgotten, []any{1, 20}},

@@ -95,7 +95,8 @@ func TestSchemaRefuses(t *testing.T) {
 		"sent in no slot":                            {nil, `UPDATE intents SET state = 'sent'`},
 		"sent in a closed slot":                      {[]string{`UPDATE slots SET closed_at = 1`}, `UPDATE intents SET state = 'sent', slot_id = ` + slot1},
 		"a slot closed before its payments":          {[]string{`UPDATE intents SET state = 'sent', slot_id = ` + slot1}, `UPDATE slots SET closed_at = 1`},
-		"a slot that opens again":                    {[]string{`UPDATE slots SET closed_at = 1`}, `UPDATE slots SET closed_at = NULL`},
+		"a slot that closes again":                   {[]string{`UPDATE slots SET closed_at = 1`}, `UPDATE slots SET closed_at = 2`},
+		"evidence of what is not settled":            {nil, `UPDATE intents SET ` + evidence},
 		"a second slot of a nonce":                   {nil, `INSERT INTO slots SELECT ` + id2 + `, chain_id, sender, wallet_nonce, 1, NULL FROM slots`},
 	} {
 		t.Run(name, func(t *testing.T) {

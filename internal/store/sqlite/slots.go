@@ -28,7 +28,7 @@ const (
 	selectSlotTxs = `SELECT t.slot_id, t.hash, t.raw, t.gas_limit, t.fee_cap, t.tip_cap, t.signed_at
 		FROM slots s JOIN transactions t ON t.slot_id = s.id WHERE ` + openSlots + ` ORDER BY t.slot_id, t.position`
 	selectSlotIntents = `SELECT m.slot_id, ` + intentColumns + `
-		FROM slots s JOIN slot_intents m ON m.slot_id = s.id JOIN intents i ON i.id = m.intent_id
+		FROM slots s JOIN slot_intents m ON m.slot_id = s.id JOIN intents i ON i.id = m.intent_id AND i.slot_id = m.slot_id
 		WHERE ` + openSlots + ` ORDER BY m.slot_id, m.position`
 )
 
@@ -159,9 +159,11 @@ func decide(ctx context.Context, tx *sql.Tx, slotID *boxoffice.UUID, decision pa
 		); err != nil {
 			return ifTaken(err, payment.ErrCredited)
 		}
-		return move(ctx, tx, `
+		// The order of a payment that was undone is paid already.
+		_, err := tx.ExecContext(ctx, `
 			UPDATE orders SET status = 'paid', paid_at = ?1
 			WHERE id = (SELECT order_id FROM intents WHERE id = ?2) AND status IN ('payment_pending', 'payment_failed')`, at, id)
+		return err
 
 	case payment.VerdictFailed:
 		failed, err := affects(ctx, tx, `
@@ -175,13 +177,57 @@ func decide(ctx context.Context, tx *sql.Tx, slotID *boxoffice.UUID, decision pa
 			return move(ctx, tx, `
 				UPDATE intents SET final = 1 WHERE id = ? AND state = 'failed' AND final = 0 AND ?`, id, decision.Final)
 		}
-		return move(ctx, tx, `
+		_, err = tx.ExecContext(ctx, `
 			UPDATE orders SET status = 'payment_failed'
 			WHERE id = (SELECT order_id FROM intents WHERE id = ?) AND status = 'payment_pending'`, id)
+		return err
 
-	case payment.VerdictReleased:
+	case payment.VerdictReleased, payment.VerdictLeftOut:
 		return move(ctx, tx, `
-			UPDATE intents SET state = 'waiting', slot_id = NULL WHERE id = ? AND state = 'sent' AND slot_id = ?`, id, slotID)
+			UPDATE intents SET state = 'waiting', slot_id = NULL, left_out = left_out + ?
+			WHERE id = ? AND state = 'sent' AND slot_id = ?`, decision.Verdict == payment.VerdictLeftOut, id, slotID)
+
+	case payment.VerdictUndone:
+		return move(ctx, tx, `UPDATE intents SET state = 'waiting' WHERE id = ? AND state = 'settled'`, id)
 	}
 	return fmt.Errorf("decision on %s: verdict %q is unknown", id, decision.Verdict)
+}
+
+// Reopen implements payment.History.
+func (s *Store) Reopen(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) (reopened int, err error) {
+	err = s.write(ctx, "reopen slots", func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, `
+			UPDATE slots SET closed_at = NULL
+			WHERE chain_id = ? AND sender = ? AND wallet_nonce >= ? AND closed_at IS NOT NULL`, chainID, text{sender}, nonce)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if reopened = int(n); err != nil || n == 0 {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `
+			UPDATE intents SET state = 'sent', slot_id = t.slot_id
+			FROM transactions t JOIN slots s ON s.id = t.slot_id JOIN slot_intents m ON m.slot_id = s.id
+			WHERE s.chain_id = ? AND s.sender = ? AND s.wallet_nonce >= ?
+			      AND t.hash = intents.tx_hash AND m.intent_id = intents.id AND intents.state = 'settled'`,
+			chainID, text{sender}, nonce)
+		return err
+	})
+	return reopened, err
+}
+
+// Carried implements payment.History.
+func (s *Store) Carried(ctx context.Context, hash common.Hash) (ours bool, intents []boxoffice.UUID, err error) {
+	err = s.view(ctx, "read a transaction", func(tx *sql.Tx) error {
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM transactions WHERE hash = ?)", text{hash}).Scan(&ours); err != nil {
+			return err
+		}
+		intents, err = collect(ctx, tx, func(from row) (id boxoffice.UUID, err error) {
+			err = from.Scan(&id)
+			return id, err
+		}, "SELECT m.intent_id FROM transactions t JOIN slot_intents m ON m.slot_id = t.slot_id WHERE t.hash = ? ORDER BY m.position", text{hash})
+		return err
+	})
+	return ours, intents, err
 }

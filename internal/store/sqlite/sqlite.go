@@ -26,6 +26,7 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"boxoffice/internal/action"
+	"boxoffice/internal/crash"
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/work"
@@ -49,6 +50,7 @@ type Store struct {
 var (
 	_ order.Store      = (*Store)(nil)
 	_ payment.Store    = (*Store)(nil)
+	_ payment.History  = (*Store)(nil)
 	_ work.Store       = (*Store)(nil)
 	_ action.Originals = (*Store)(nil)
 )
@@ -174,7 +176,13 @@ func (s *Store) Ping(ctx context.Context) error {
 // write runs change in a transaction that holds the write lock from its start,
 // so that it never fails for what another one did meanwhile.
 func (s *Store) write(ctx context.Context, name string, change func(*sql.Tx) error) error {
-	return named(ctx, name, transact(ctx, s.writer, change))
+	return named(ctx, name, transact(ctx, s.writer, func(tx *sql.Tx) error {
+		err := change(tx)
+		if err == nil {
+			crash.AtCommit(name)
+		}
+		return err
+	}))
 }
 
 // view runs several queries on one snapshot.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/ethereum/go-ethereum/common"
+
 	"boxoffice"
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
@@ -22,13 +24,21 @@ type model struct {
 	intents  map[boxoffice.UUID]payment.Intent
 	permits  map[string]boxoffice.UUID // of a nonce, its order
 	slots    map[boxoffice.UUID]modelSlot
-	credited map[payment.Evidence]bool
+	carrier  map[boxoffice.UUID]boxoffice.UUID // of an intent, the last slot that carried it
+	credited map[modelLog]bool                 // the Transfer logs of settled intents
 }
 
 type modelSlot struct {
 	payment.Slot // its Intents have IDs alone
 	closed       bool
 }
+
+type modelLog struct {
+	tx    common.Hash
+	index uint
+}
+
+func logOf(evidence *payment.Evidence) modelLog { return modelLog{evidence.TxHash, evidence.LogIndex} }
 
 var modelChains atomic.Uint64
 
@@ -40,13 +50,14 @@ func newModel() *model {
 		intents:  map[boxoffice.UUID]payment.Intent{},
 		permits:  map[string]boxoffice.UUID{},
 		slots:    map[boxoffice.UUID]modelSlot{},
-		credited: map[payment.Evidence]bool{},
+		carrier:  map[boxoffice.UUID]boxoffice.UUID{},
+		credited: map[modelLog]bool{},
 	}
 }
 
 func (m *model) clone() *model {
 	return &model{
-		m.chain, maps.Clone(m.orders), maps.Clone(m.last), maps.Clone(m.intents), maps.Clone(m.permits), maps.Clone(m.slots), maps.Clone(m.credited),
+		m.chain, maps.Clone(m.orders), maps.Clone(m.last), maps.Clone(m.intents), maps.Clone(m.permits), maps.Clone(m.slots), maps.Clone(m.carrier), maps.Clone(m.credited),
 	}
 }
 
@@ -86,7 +97,7 @@ func (m *model) openSlot(slot payment.Slot) error {
 			return payment.ErrLost
 		}
 		intent.State = payment.Sent
-		m.intents[intent.ID] = intent
+		m.intents[intent.ID], m.carrier[intent.ID] = intent, slot.ID
 	}
 	m.slots[slot.ID] = modelSlot{Slot: slot}
 	return nil
@@ -106,33 +117,46 @@ func (m *model) settle(slotID *boxoffice.UUID, decisions []payment.Decision, at 
 	for _, decision := range decisions {
 		intent := m.intents[decision.IntentID]
 		record := m.orders[intent.OrderID]
-		carried := intent.State == payment.Sent && slotID != nil && !m.slots[*slotID].closed && m.slots[*slotID].carries(intent.ID)
+		carried := intent.State == payment.Sent && slotID != nil && m.carrier[intent.ID] == *slotID
 		doubtful := intent.State == payment.Failed && !intent.Final
 		switch decision.Verdict {
 		case payment.VerdictSettled:
 			if !carried && !doubtful && intent.State != payment.Waiting || m.last[record.ID] != intent.ID {
 				return payment.ErrLost
 			}
-			if m.credited[*decision.Evidence] {
+			if m.credited[logOf(decision.Evidence)] {
 				return payment.ErrCredited
 			}
-			m.credited[*decision.Evidence] = true
+			m.credited[logOf(decision.Evidence)] = true
 			intent.State, intent.Evidence, intent.Reason = payment.Settled, decision.Evidence, ""
-			record.Status, record.PaidAt = boxoffice.Paid, &at
+			if record.Status != boxoffice.Paid {
+				record.Status, record.PaidAt = boxoffice.Paid, &at
+			}
 		case payment.VerdictFailed:
 			switch {
 			case carried || intent.State == payment.Waiting:
 				intent.State, intent.Reason, intent.Final = payment.Failed, decision.Reason, decision.Final
-				record.Status = boxoffice.PaymentFailed
+				if record.Status != boxoffice.Paid {
+					record.Status = boxoffice.PaymentFailed
+				}
 			case doubtful && decision.Final:
 				intent.Final = true
 			default:
 				return payment.ErrLost
 			}
-		case payment.VerdictReleased:
+		case payment.VerdictReleased, payment.VerdictLeftOut:
 			if !carried {
 				return payment.ErrLost
 			}
+			intent.State = payment.Waiting
+			if decision.Verdict == payment.VerdictLeftOut {
+				intent.LeftOut++
+			}
+		case payment.VerdictUndone:
+			if intent.State != payment.Settled {
+				return payment.ErrLost
+			}
+			delete(m.credited, logOf(intent.Evidence))
 			intent.State = payment.Waiting
 		}
 		m.intents[intent.ID], m.orders[record.ID] = intent, record
@@ -141,7 +165,9 @@ func (m *model) settle(slotID *boxoffice.UUID, decisions []payment.Decision, at 
 		return nil
 	}
 	slot := m.slots[*slotID]
-	if slot.closed || slices.ContainsFunc(slot.Intents, func(i payment.Intent) bool { return m.intents[i.ID].State == payment.Sent }) {
+	if slot.closed || slices.ContainsFunc(slot.Intents, func(i payment.Intent) bool {
+		return m.intents[i.ID].State == payment.Sent && m.carrier[i.ID] == *slotID
+	}) {
 		return payment.ErrLost
 	}
 	slot.closed = true
@@ -149,8 +175,29 @@ func (m *model) settle(slotID *boxoffice.UUID, decisions []payment.Decision, at 
 	return nil
 }
 
-func (s modelSlot) carries(id boxoffice.UUID) bool {
-	return slices.ContainsFunc(s.Intents, func(i payment.Intent) bool { return i.ID == id })
+// reopen opens the closed slots from a nonce on, with what their transactions
+// had settled.
+func (m *model) reopen(nonce uint64) (reopened int) {
+	for id, slot := range m.slots {
+		if slot.closed && slot.WalletNonce >= nonce {
+			slot.closed = false
+			m.slots[id] = slot
+			reopened++
+		}
+		for _, carried := range slot.Intents {
+			intent := m.intents[carried.ID]
+			if slot.WalletNonce >= nonce && intent.State == payment.Settled && slot.signed(intent.Evidence.TxHash) {
+				delete(m.credited, logOf(intent.Evidence))
+				intent.State = payment.Sent
+				m.intents[intent.ID], m.carrier[intent.ID] = intent, id
+			}
+		}
+	}
+	return reopened
+}
+
+func (s modelSlot) signed(hash common.Hash) bool {
+	return slices.ContainsFunc(s.Txs, func(tx payment.Tx) bool { return tx.Hash == hash })
 }
 
 func (m *model) admit(id boxoffice.UUID, at boxoffice.Timestamp, opened work.Opened) error {
@@ -180,7 +227,9 @@ func (m *model) openSlots() (open []payment.Slot) {
 		whole := slot.Slot
 		whole.Intents = nil
 		for _, intent := range slot.Intents {
-			whole.Intents = append(whole.Intents, m.intents[intent.ID])
+			if m.carrier[intent.ID] == slot.ID && m.intents[intent.ID].State == payment.Sent {
+				whole.Intents = append(whole.Intents, m.intents[intent.ID])
+			}
 		}
 		open = append(open, whole)
 	}

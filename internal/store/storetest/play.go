@@ -26,7 +26,7 @@ func testModel(t *testing.T, store Store) {
 		p.create(rt)
 		rt.Repeat(map[string]func(*rapid.T){
 			"create": p.create, "begin": p.begin, "open slot": p.openSlot, "add tx": p.addTx,
-			"settle": p.settle, "admit": p.admit, "": p.compareNowAndThen,
+			"settle": p.settle, "reopen": p.reopen, "admit": p.admit, "": p.compareNowAndThen,
 		})
 		p.compare()
 	})
@@ -138,12 +138,16 @@ func (p *player) settle(*rapid.T) {
 		decision := payment.Decision{
 			IntentID: id,
 			Verdict: rapid.SampledFrom([]payment.Verdict{
-				payment.VerdictSettled, payment.VerdictSettled, payment.VerdictFailed, payment.VerdictReleased}).Draw(p.T, "verdict"),
+				payment.VerdictSettled, payment.VerdictSettled, payment.VerdictSettled, payment.VerdictFailed,
+				payment.VerdictReleased, payment.VerdictLeftOut, payment.VerdictUndone}).Draw(p.T, "verdict"),
 		}
 		switch decision.Verdict {
 		case payment.VerdictSettled:
 			log := rapid.Uint64Range(0, 15).Draw(p.T, "log")
 			decision.Evidence = transfer(p.model.chain<<16 | 0xff00 | log)
+			if slotID != nil && log > 3 { // in a transaction of ours
+				decision.Evidence.TxHash = p.model.slots[*slotID].Txs[0].Hash
+			}
 		case payment.VerdictFailed:
 			decision.Reason = fmt.Sprint("reason ", p.unlike())
 			decision.Final = rapid.Bool().Draw(p.T, "final")
@@ -152,6 +156,19 @@ func (p *player) settle(*rapid.T) {
 	}
 	at := p.now()
 	p.try(p.store.Settle(p.Context(), slotID, decisions, at), func(m *model) error { return m.settle(slotID, decisions, at) })
+}
+
+func (p *player) reopen(*rapid.T) {
+	nonce := rapid.Uint64Range(5, 10).Draw(p.T, "first nonce")
+	got, err := p.store.Reopen(p.Context(), p.model.chain, sender, nonce)
+	var want int
+	p.try(err, func(m *model) error {
+		want = m.reopen(nonce)
+		return nil
+	})
+	if got != want {
+		p.Fatalf("%d slots were opened again, want %d", got, want)
+	}
 }
 
 func (p *player) admit(*rapid.T) {
@@ -203,6 +220,11 @@ func (p *player) compare() {
 	p.same("doubtful", doubtful, p.model.choose(func(i payment.Intent) bool {
 		return i.State == payment.Failed && !i.Final && p.model.last[i.OrderID] == i.ID
 	}), err)
+	settled, err := p.store.Settled(p.Context(), p.model.chain, 0, 100)
+	slices.SortFunc(settled, func(a, b payment.Intent) int {
+		return cmp.Or(cmp.Compare(a.SubmittedAt, b.SubmittedAt), cmp.Compare(a.ID, b.ID))
+	})
+	p.same("settled", settled, p.model.choose(func(i payment.Intent) bool { return i.State == payment.Settled }), err)
 	slots, err := p.store.Slots(p.Context(), p.model.chain, sender)
 	p.same("slots", slots, p.model.openSlots(), err)
 

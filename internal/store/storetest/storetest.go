@@ -30,6 +30,7 @@ import (
 type Store interface {
 	order.Store
 	payment.Store
+	payment.History
 	work.Store
 	engine.Store
 	action.Originals
@@ -44,7 +45,7 @@ func Run(t *testing.T, open Open) {
 		name  string
 		tests map[string]func(*testing.T, Store)
 	}{
-		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests},
+		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests}, {"History", historyTests},
 		{"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Faults", faultTests},
 	}
 	for _, subject := range subjects {

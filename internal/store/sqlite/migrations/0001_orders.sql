@@ -63,28 +63,31 @@ CREATE TABLE intents (
     reason          TEXT    CHECK (reason <> ''), -- why it failed
     final           INTEGER NOT NULL DEFAULT 0 CHECK (final IN (0, 1)), -- failed, and its permit is dead
     slot_id         TEXT, -- the open slot that carries it
-    tx_hash         TEXT    CHECK (length(tx_hash) = 66), -- the Transfer log that settled it
+    from_block      INTEGER NOT NULL DEFAULT 0 CHECK (from_block >= 0), -- the newest block when it was verified
+    left_out        INTEGER NOT NULL DEFAULT 0 CHECK (left_out >= 0), -- confirmed transactions that carried it in vain
+    tx_hash         TEXT    CHECK (length(tx_hash) = 66), -- the Transfer log that settled it; kept if the chain takes it back
     log_index       INTEGER CHECK (log_index >= 0),
     block_number    INTEGER CHECK (block_number >= 0),
     settled_at      INTEGER,
     submitted_at    INTEGER NOT NULL,
     UNIQUE (id, order_id),
-    UNIQUE (tx_hash, log_index),
     FOREIGN KEY (chain_id, owner, nonce, order_id) REFERENCES permits (chain_id, owner, nonce, order_id),
     FOREIGN KEY (slot_id, id) REFERENCES slot_intents (slot_id, intent_id),
     CHECK ((state = 'failed') = (reason IS NOT NULL)),
     CHECK (final = 0 OR state = 'failed'),
     CHECK ((state = 'sent') = (slot_id IS NOT NULL)),
-    CHECK ((state = 'settled') = (tx_hash IS NOT NULL)),
+    CHECK (state <> 'settled' OR tx_hash IS NOT NULL),
     CHECK ((tx_hash IS NULL) = (log_index IS NULL)),
     CHECK ((tx_hash IS NULL) = (block_number IS NULL)),
     CHECK ((tx_hash IS NULL) = (settled_at IS NULL))
 ) STRICT;
 
 CREATE UNIQUE INDEX intents_one_alive ON intents (order_id) WHERE state IN ('waiting', 'sent', 'settled');
+CREATE UNIQUE INDEX intents_credited ON intents (tx_hash, log_index) WHERE state = 'settled';
 CREATE INDEX intents_waiting ON intents (chain_id, submitted_at, id) WHERE state = 'waiting';
 CREATE INDEX intents_doubtful ON intents (chain_id, submitted_at, id) WHERE state = 'failed' AND final = 0;
 CREATE INDEX intents_promised ON intents (owner, token, chain_id) WHERE state IN ('waiting', 'sent');
+CREATE INDEX intents_settled ON intents (chain_id, block_number) WHERE state = 'settled';
 CREATE INDEX intents_slot ON intents (slot_id) WHERE slot_id IS NOT NULL;
 
 -- A nonce of a settlement wallet and everything signed for it.
@@ -205,7 +208,8 @@ CREATE TRIGGER intents_move BEFORE UPDATE OF state ON intents
 WHEN OLD.final = 1 OR (OLD.state, NEW.state) NOT IN (VALUES
     ('waiting', 'sent'), ('waiting', 'settled'), ('waiting', 'failed'),
     ('sent', 'waiting'), ('sent', 'settled'), ('sent', 'failed'),
-    ('failed', 'settled'))
+    ('failed', 'settled'),
+    ('settled', 'sent'), ('settled', 'waiting')) -- a reorganisation took its transfer back
 BEGIN
     SELECT RAISE(ABORT, 'a payment cannot move so');
 END;
@@ -213,7 +217,8 @@ END;
 
 -- +goose StatementBegin
 CREATE TRIGGER intents_outcome BEFORE UPDATE OF final, tx_hash, log_index, block_number, settled_at ON intents
-WHEN OLD.final = 1 OR OLD.state = 'settled'
+WHEN OLD.final = 1 OR OLD.state = 'settled' OR NEW.state <> 'settled' AND
+    (NEW.tx_hash, NEW.log_index, NEW.block_number, NEW.settled_at) IS NOT (OLD.tx_hash, OLD.log_index, OLD.block_number, OLD.settled_at)
 BEGIN
     SELECT RAISE(ABORT, 'the outcome of a payment does not change');
 END;
@@ -236,8 +241,8 @@ END;
 
 -- +goose StatementBegin
 CREATE TRIGGER slots_close BEFORE UPDATE OF closed_at ON slots
-WHEN OLD.closed_at IS NOT NULL OR EXISTS (SELECT 1 FROM intents WHERE slot_id = OLD.id)
+WHEN NEW.closed_at IS NOT NULL AND (OLD.closed_at IS NOT NULL OR EXISTS (SELECT 1 FROM intents WHERE slot_id = OLD.id))
 BEGIN
-    SELECT RAISE(ABORT, 'a slot closes once, when all its payments are decided');
+    SELECT RAISE(ABORT, 'a slot closes when all its payments are decided');
 END;
 -- +goose StatementEnd

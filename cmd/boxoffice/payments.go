@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/server"
+)
+
+// paymentsCmd is an operator's look at the payments of a running service.
+type paymentsCmd struct {
+	Operator string `default:"http://127.0.0.1:9402" env:"BOXOFFICE_OPERATOR_URL" placeholder:"URL" help:"Address of the operator's HTTP: operator_listen of the configuration (${default})."`
+	State    string `enum:",waiting,sent,settled,failed" default:"" help:"Only payments in this state: waiting, sent, settled or failed."`
+	Limit    int    `default:"50" help:"How many, newest first; at most 1000."`
+}
+
+// Run lists payments.
+func (cmd *paymentsCmd) Run(ctx context.Context, s *Settings, std *streams) error {
+	query := url.Values{"state": {cmd.State}, "limit": {strconv.Itoa(cmd.Limit)}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, cmd.Operator+"/payments?"+query.Encode(), nil)
+	if err != nil {
+		return usage("--operator: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		problem := new(boxoffice.Problem)
+		if err := json.NewDecoder(response.Body).Decode(problem); err != nil {
+			return fmt.Errorf("the operator's address answered %s", response.Status)
+		}
+		return problem
+	}
+	var listed server.Payments
+	if err := json.NewDecoder(response.Body).Decode(&listed); err != nil {
+		return fmt.Errorf("the operator's address answered what is no list of payments: %w", err)
+	}
+	if s.JSON {
+		return json.NewEncoder(std.out).Encode(listed)
+	}
+	p := newPage(std.out)
+	p.payments(&listed)
+	return p.flush()
+}
+
+func (p *page) payments(listed *server.Payments) {
+	totals := listed.Totals
+	p.line("Pending", "%d waiting, %d sent%s", totals.Waiting, totals.Sent, p.since(", the oldest ", totals.OldestPending))
+	p.line("Settled", "%d", totals.Settled)
+	p.line("Failed", "%d, of which %d could still be settled by somebody", totals.Failed, totals.Doubtful)
+	if gas := totals.Gas; gas.Payments > 0 {
+		p.line("Gas", "%d a payment (%d payments in %d transactions), %d gwei a payment",
+			gas.GasUsed/int64(gas.Payments), gas.Payments, gas.Transactions, gas.FeesGwei/int64(gas.Payments))
+	}
+	p.line("", "")
+	p.row("PAYMENT", "STATE", "AGE", "AMOUNT", "PAYER", "ORDER", "TRANSACTION", "FEE CAP", "REASON")
+	for _, entry := range listed.Payments {
+		transaction, fee := "", ""
+		if n := len(entry.Transactions); n > 0 {
+			transaction, fee = entry.Transactions[n-1].Hash.Hex(), entry.Transactions[n-1].FeeCap.String()
+		}
+		if entry.SettledBy != nil {
+			transaction = entry.SettledBy.Hex()
+		}
+		reason := entry.Reason
+		if reason != "" && !entry.Final {
+			reason += " (not final)"
+		}
+		p.row(string(entry.ID), string(entry.State), span(p.now.Sub(entry.SubmittedAt.Time())), entry.Amount.String(),
+			lowerHex(entry.Payer), string(entry.OrderID), transaction, fee, reason)
+	}
+}
+
+func (p *page) since(words string, moment *boxoffice.Timestamp) string {
+	if moment == nil {
+		return ""
+	}
+	return words + span(p.now.Sub(moment.Time()).Round(time.Second)) + " old"
+}

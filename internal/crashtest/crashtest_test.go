@@ -1,0 +1,107 @@
+package crashtest
+
+import (
+	"database/sql"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"boxoffice/internal/crash"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+)
+
+// TestServerDies is a small run of the suite; go run ./internal/crashtest/suite
+// is the large one.
+func TestServerDies(t *testing.T) {
+	report, err := Run(t.Context(), Config{
+		Orders: 60, Seed: rand.Uint64(), Each: 1, Random: 1, Dir: t.TempDir(), Tell: t.Output(), Timeout: 3 * time.Minute,
+		Steps: []crash.Step{
+			crash.PaymentSaved, crash.SlotSaved, crash.TransactionSent, crash.ReplacementSaved, crash.CommitDecisions, crash.DecisionsSaved, crash.AdmissionSaved,
+		},
+	})
+	if err != nil {
+		t.Fatalf("seed %d: %v", report.Seed, err)
+	}
+	if err := report.Write(t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Failed(); err != nil {
+		t.Errorf("seed %d: %v", report.Seed, err)
+	}
+	if report.Transfers != report.Orders {
+		t.Errorf("%d transfers for %d orders", report.Transfers, report.Orders)
+	}
+}
+
+func TestAuditFinds(t *testing.T) {
+	payer := common.HexToAddress("0x0b")
+	transaction := common.HexToHash("0x0c")
+	good := func() saved {
+		text := func(s string) sql.NullString { return sql.NullString{String: s, Valid: true} }
+		number := func(n int64) sql.NullInt64 { return sql.NullInt64{Int64: n, Valid: true} }
+		return saved{
+			id: "an order", status: "paid", amount: "7", admitted: true, workID: text("a job"),
+			state: text("settled"), owner: text(payer.Hex()), promised: text("7"), txID: text(transaction.Hex()),
+			logIndex: number(1), block: number(9), admissions: 1, works: 1, settlement: 1,
+		}
+	}
+	transfer := func(amount int64) types.Log {
+		return types.Log{
+			Topics:      []common.Hash{{}, common.BytesToHash(payer.Bytes())},
+			Data:        common.BigToHash(big.NewInt(amount)).Bytes(),
+			BlockNumber: 9,
+		}
+	}
+	for name, test := range map[string]struct {
+		change        func(*saved)
+		moved         int64
+		lost, doubled int
+		fault         string
+	}{
+		"nothing":                      {},
+		"an unpaid order":              {change: func(o *saved) { o.status = "payment_pending" }, lost: 1, fault: "is payment_pending"},
+		"no admission":                 {change: func(o *saved) { o.admitted, o.admissions = false, 0 }, lost: 1, fault: "0 admissions"},
+		"an admission without work":    {change: func(o *saved) { o.works = 0 }, lost: 1, fault: "0 works"},
+		"work that was done twice":     {change: func(o *saved) { o.works = 2 }, doubled: 1, fault: "2 works"},
+		"two settled payments":         {change: func(o *saved) { o.settlement = 2 }, doubled: 1, fault: "2 settled"},
+		"a transfer that is not there": {change: func(o *saved) { o.logIndex.Int64 = 2 }, lost: 1, fault: "not on the chain"},
+		"another amount":               {moved: 8, fault: "was paid with 8"},
+		"another payer":                {change: func(o *saved) { o.owner.String = common.HexToAddress("0x0d").Hex() }, fault: "was paid with 7"},
+		"another block":                {change: func(o *saved) { o.block.Int64 = 8 }, fault: "in block 8 was paid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, moved := good(), int64(7)
+			if test.change != nil {
+				test.change(&o)
+			}
+			if test.moved != 0 {
+				moved = test.moved
+			}
+			var a Audit
+			a.checkOrder(o, map[evidence]types.Log{{transaction, 1}: transfer(moved)})
+			if a.Lost != test.lost || a.Doubled != test.doubled {
+				t.Errorf("lost %d, doubled %d; want %d and %d", a.Lost, a.Doubled, test.lost, test.doubled)
+			}
+			if all := strings.Join(a.Faults, "\n"); (test.fault == "") != (all == "") || !strings.Contains(all, test.fault) {
+				t.Errorf("faults %q, want one with %q", all, test.fault)
+			}
+		})
+	}
+}
+
+// One log pays for one order: the second that claims it has none.
+func TestAuditFindsSharedTransfer(t *testing.T) {
+	o := saved{id: "an order", status: "paid", amount: "0", admitted: true, admissions: 1, works: 1, settlement: 1}
+	o.promised.String = "0"
+	transfers := map[evidence]types.Log{{}: {Topics: make([]common.Hash, 2)}}
+	var a Audit
+	a.checkOrder(o, transfers)
+	a.checkOrder(o, transfers)
+	if a.Lost != 1 || len(a.Faults) != 1 {
+		t.Errorf("lost %d, faults %q", a.Lost, a.Faults)
+	}
+}

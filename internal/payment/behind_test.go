@@ -1,0 +1,87 @@
+package payment_test
+
+import (
+	"strings"
+	"testing"
+
+	"boxoffice"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/devchain/faultrpc"
+	"boxoffice/internal/payment"
+)
+
+// A node that lags answers one question of a round: about the standing of the
+// payments, about transfers, about receipts. It knows of no block that matters,
+// and what it would make one conclude is false.
+func TestOneAnswerFromANodeBehind(t *testing.T) {
+	for method, prepare := range map[string]func(w *world) payment.Intent{
+		"eth_blockNumber": func(w *world) payment.Intent { // goes along with the standing
+			w.approve(1, 0)
+			w.node.Freeze(w.dev.Head().Number.Uint64())
+			w.approve(1, wealth)
+			return w.pay(1, 1)
+		},
+		"eth_getLogs": func(w *world) payment.Intent {
+			intent := w.pay(1, 1)
+			w.node.Freeze(w.dev.Head().Number.Uint64())
+			w.settleAs(devchain.PayerKey(), intent.Permit)
+			return intent
+		},
+		"eth_getTransactionReceipt": func(w *world) payment.Intent {
+			intent := w.pay(1, 1)
+			w.round()
+			w.node.Freeze(w.dev.Head().Number.Uint64())
+			w.mine()
+			return intent
+		},
+	} {
+		t.Run(method, func(t *testing.T) {
+			w := newWorld(t)
+			intent := prepare(w)
+			w.node.Set(func(asked string) faultrpc.Fault {
+				if asked == method {
+					return faultrpc.Old
+				}
+				return faultrpc.None
+			})
+			for range 3 {
+				if err := w.settler.Round(t.Context()); err == nil {
+					t.Error("the node that lags was believed")
+				}
+				w.want(intent, boxoffice.PaymentPending, "")
+				w.restart()
+			}
+			w.node.Set(nil)
+			w.finish()
+			w.want(intent, boxoffice.Paid, "")
+			if strings.Contains(w.log.String(), "ERROR") {
+				t.Errorf("a false alarm\n%s", w.log)
+			}
+			w.audit()
+		})
+	}
+}
+
+// After a reorganisation whose transactions the pool forgot, the slot is open
+// again and settles under the wallet nonce that it had.
+func TestReorganisedSlot(t *testing.T) {
+	w := newWorld(t)
+	intent := w.pay(1, 1)
+	w.settleHere(payment.Permit{})
+	w.finish()
+	w.want(intent, boxoffice.Paid, "")
+	w.mine()
+	w.reorg(2)
+	w.dev.DropPending()
+	w.restart()
+	w.round()
+	if slots := w.slots(); len(slots) != 1 || slots[0].WalletNonce != 0 || slots[0].Intents[0].ID != intent.ID {
+		t.Fatalf("%d slots are open again", len(slots))
+	}
+	w.finish()
+	w.want(intent, boxoffice.Paid, "")
+	if n := w.transactions(); n != 1 {
+		t.Errorf("%d transactions", n)
+	}
+	w.audit()
+}

@@ -1,0 +1,347 @@
+package payment_test
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/devchain/faultrpc"
+	"boxoffice/internal/payment"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// Every question of the settler goes wrong in every way, for a while, at the
+// first ask and at a later one, with a restart in between.
+func TestFaultyNode(t *testing.T) {
+	for _, method := range []string{
+		"eth_getBlockByNumber", "eth_blockNumber", "eth_call", "eth_getTransactionCount", "eth_getBalance",
+		"eth_sendRawTransaction", "eth_getTransactionReceipt", "eth_getLogs",
+	} {
+		for _, fault := range faultrpc.Faults()[1:] {
+			t.Run(method+"/"+string(fault), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				first, second, foreign := w.pay(1, 1), w.pay(2, 1), w.pay(3, 1)
+				spent := w.pay(4, 1)
+				w.settleAs(devchain.PayerKey(), foreign.Permit)
+				w.invalidate(4, 1<<1)
+				w.node.Freeze(w.dev.Head().Number.Uint64() - 2)
+				for _, sound := range []int{0, 2} { // calls before the fault begins
+					var asked atomic.Int64
+					w.node.Set(func(asking string) faultrpc.Fault {
+						if n := int(asked.Load()); asking == method && n >= sound && n < sound+3 {
+							asked.Add(1)
+							return fault
+						} else if asking == method {
+							asked.Add(1)
+						}
+						return faultrpc.None
+					})
+					for range 4 {
+						_ = w.settler.Round(t.Context())
+						w.mine()
+					}
+					w.restart()
+				}
+				w.node.Set(nil)
+				w.finish()
+				for _, paid := range []payment.Intent{first, second, foreign} {
+					w.want(paid, boxoffice.Paid, "")
+				}
+				w.want(spent, boxoffice.PaymentFailed, x402.ReasonNonceSpent)
+				w.audit()
+			})
+		}
+	}
+}
+
+// A broadcast whose answer is lost has arrived: it is not sent under another nonce.
+func TestBroadcastUnheard(t *testing.T) {
+	w := newWorld(t)
+	intent := w.pay(1, 1)
+	w.node.Set(func(method string) faultrpc.Fault {
+		if method == "eth_sendRawTransaction" {
+			return faultrpc.DropAnswer
+		}
+		return faultrpc.None
+	})
+	if err := w.settler.Round(t.Context()); err == nil {
+		t.Error("the lost answer is no error")
+	}
+	w.node.Set(nil)
+	w.restart()
+	w.mine()
+	w.round()
+	w.want(intent, boxoffice.Paid, "")
+	if n := w.transactions(); n != 1 {
+		t.Errorf("%d transactions", n)
+	}
+	w.audit()
+}
+
+// An answer that comes after the settler gave up on it changes nothing.
+func TestDelayedBroadcast(t *testing.T) {
+	w := newWorld(t, func(s *setup) { s.evm.RequestTimeout = 200 * time.Millisecond })
+	intent := w.pay(1, 1)
+	w.node.Set(func(method string) faultrpc.Fault {
+		if method == "eth_sendRawTransaction" {
+			return faultrpc.Hold
+		}
+		return faultrpc.None
+	})
+	if err := w.settler.Round(t.Context()); err == nil {
+		t.Error("no answer is no error")
+	}
+	w.node.Set(nil)
+	w.round()
+	w.mine()
+	w.node.Release()
+	w.finish()
+	w.want(intent, boxoffice.Paid, "")
+	w.audit()
+}
+
+// A transaction that the pool forgot is sent again as it was.
+func TestEvicted(t *testing.T) {
+	w := newWorld(t)
+	intent := w.pay(1, 1)
+	w.round()
+	hash := w.slots()[0].Txs[0].Hash
+	w.dev.DropPending()
+	w.mine()
+	w.round()
+	w.mine()
+	w.round()
+	if settled := w.want(intent, boxoffice.Paid, ""); settled.Evidence.TxHash != hash {
+		t.Errorf("settled by %s, want %s", settled.Evidence.TxHash, hash)
+	}
+	w.audit()
+}
+
+// A transaction that is not mined is replaced at a higher fee under the same
+// wallet nonce. Whichever of the two is mined settles.
+func TestStuck(t *testing.T) {
+	for mined := range 2 {
+		w := newWorld(t)
+		intent := w.pay(1, 1)
+		w.round()
+		w.advance(31 * time.Second)
+		w.round()
+		slot := w.slots()[0]
+		if len(slot.Txs) != 2 || slot.Txs[1].FeeCap.Cmp(slot.Txs[0].FeeCap) <= 0 || slot.Txs[1].TipCap.Cmp(slot.Txs[0].TipCap) <= 0 {
+			t.Fatalf("%d transactions", len(slot.Txs))
+		}
+		w.dev.DropPending()
+		w.must(w.wallet.Broadcast(t.Context(), slot.Txs[mined]))
+		w.mine()
+		w.restart()
+		w.round()
+		if settled := w.want(intent, boxoffice.Paid, ""); settled.Evidence.TxHash != slot.Txs[mined].Hash {
+			t.Errorf("settled by %s, want %s", settled.Evidence.TxHash, slot.Txs[mined].Hash)
+		}
+		w.audit()
+	}
+}
+
+// At the configured maximum fee a stuck transaction stays as it is, and new
+// payments are not taken while the chain asks for more.
+func TestFeeCeiling(t *testing.T) {
+	w := newWorld(t, func(s *setup) {
+		s.evm.Fees.MinTip, s.evm.Fees.MaxTip, s.evm.Fees.Max = x402.NewUint256(1), x402.NewUint256(1), x402.NewUint256(1)
+	})
+	intent := w.pay(1, 1)
+	if err := w.settler.Round(t.Context()); err == nil {
+		t.Error("a transaction for 1 wei a gas was signed")
+	}
+	if err := w.settler.Ready(); err == nil {
+		t.Error("payments are taken that cannot be settled")
+	}
+	w.want(intent, boxoffice.PaymentPending, "")
+	w.audit()
+}
+
+// A wallet without coin loses nothing and goes on when it is funded; one with
+// little coin settles as much as it can pay for.
+func TestWalletWithoutCoin(t *testing.T) {
+	const little = 2_500_000_000_000_000 // wei: for some payments at twice the going fee
+	w := newWorld(t, func(s *setup) { s.settler.MaxInFlight, s.funded[0].Native = 1, big.NewInt(little) })
+	for n := range 8 {
+		w.pay(n, 1)
+	}
+	w.round()
+	if slots := w.slots(); len(slots) != 1 || len(slots[0].Intents) != 4 {
+		t.Fatalf("the wallet can pay for some of 8 payments: %d slots", len(slots))
+	}
+	w.mine()
+	balance, err := w.dev.Client().BalanceAt(t.Context(), w.wallet.Address(), nil)
+	w.must(err)
+	_, err = w.dev.Transact(t.Context(), devchain.SettlementKey(), common.Address{0xdd}, balance.Sub(balance, big.NewInt(1e14)), nil)
+	w.must(err)
+	for range 5 {
+		if err := w.settler.Round(t.Context()); !errors.Is(err, payment.ErrWalletEmpty) {
+			t.Errorf("a round of the empty wallet: %v", err)
+		}
+		w.mine()
+		w.restart()
+	}
+	w.restart()
+	_ = w.settler.Round(t.Context())
+	for what, err := range map[string]error{"ready": w.settler.Ready(), "healthy": w.settler.Health()} {
+		if !errors.Is(err, payment.ErrWalletEmpty) {
+			t.Errorf("the empty wallet is %s: %v", what, err)
+		}
+	}
+	if paid := w.paid(); paid != 4 {
+		t.Errorf("%d payments settled", paid)
+	}
+	w.audit()
+	w.must(w.dev.Fund(t.Context(), w.wallet.Address(), devchain.Ether(1), nil))
+	w.round()
+	if err := w.settler.Health(); err != nil {
+		t.Errorf("the funded wallet: %v", err)
+	}
+	w.finish()
+	if paid := w.paid(); paid != 8 {
+		t.Errorf("%d payments settled", paid)
+	}
+	w.audit()
+}
+
+func (w *world) paid() (n int) {
+	w.Helper()
+	for _, made := range w.orders {
+		if w.read(made.ID).Status == boxoffice.Paid {
+			n++
+		}
+	}
+	return n
+}
+
+// The settlement key is used elsewhere: what takes a nonce of ours is noticed,
+// mined or not, and its payments are sent again.
+func TestForeignUseOfTheKey(t *testing.T) {
+	t.Run("mined first", func(t *testing.T) {
+		w := newWorld(t)
+		intent := w.pay(1, 1)
+		w.round()
+		w.dev.DropPending()
+		w.foreign(0)
+		w.round()
+		w.finish()
+		if settled := w.want(intent, boxoffice.Paid, ""); settled.LeftOut != 0 {
+			t.Error("the payment is blamed")
+		}
+		w.audit()
+	})
+	t.Run("pending, and dearer", func(t *testing.T) {
+		w := newWorld(t)
+		intent := w.pay(1, 1)
+		foreign := w.foreignTx(0, big.NewInt(100e9), big.NewInt(100e9))
+		w.must(w.dev.Client().SendTransaction(t.Context(), foreign))
+		if err := w.settler.Round(t.Context()); err == nil {
+			t.Error("the node took both")
+		}
+		w.finish()
+		w.want(intent, boxoffice.Paid, "")
+		w.audit()
+	})
+	t.Run("pending, and outbid", func(t *testing.T) {
+		w := newWorld(t)
+		intent := w.pay(1, 1)
+		ours, err := w.wallet.Sign(t.Context(), []payment.Permit{intent.Permit}, 0, nil)
+		w.must(err)
+		tip, fee := ours.TipCap.Big(), ours.FeeCap.Big()
+		w.must(w.dev.Client().SendTransaction(t.Context(), w.foreignTx(0, tip, fee.Add(fee, big.NewInt(1e8)))))
+		if err := w.settler.Round(t.Context()); err == nil {
+			t.Error("the node took both")
+		}
+		for range 20 { // nothing is mined: the replacement has to win
+			w.advance(31 * time.Second)
+			if w.settler.Round(t.Context()) == nil {
+				break
+			}
+		}
+		w.mine()
+		w.finish()
+		w.want(intent, boxoffice.Paid, "")
+		if n := w.transactions(); n != 1 {
+			t.Errorf("%d transactions", n)
+		}
+		w.audit()
+	})
+	t.Run("gap", func(t *testing.T) {
+		// A foreign transaction, then ours; a reorganisation takes both back and
+		// the foreign one is forgotten.
+		w := newWorld(t, func(s *setup) { s.settler.Confirmations = 2 })
+		w.foreign(0)
+		intent := w.pay(1, 1)
+		w.round()
+		if nonce := w.slots()[0].WalletNonce; nonce != 1 {
+			t.Fatalf("nonce %d", nonce)
+		}
+		w.mine()
+		w.reorg(2)
+		w.dev.DropPending()
+		w.finish()
+		w.want(intent, boxoffice.Paid, "")
+		w.audit()
+	})
+}
+
+// Of many nodes behind one address some lag, ask by ask. Nothing false is
+// concluded, whatever they know.
+func TestLaggingNodes(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(s *setup) { s.settler.RecheckEvery = time.Second })
+			random := rand.New(rand.NewPCG(seed, 1))
+			lag := make(chan bool, 1)
+			lag <- false
+			w.node.Set(func(string) faultrpc.Fault {
+				<-lag
+				behind := random.IntN(3) == 0
+				lag <- behind
+				if behind {
+					return faultrpc.Old
+				}
+				return faultrpc.None
+			})
+			var paid []payment.Intent
+			for n := range 6 {
+				w.node.Freeze(w.dev.Head().Number.Uint64())
+				w.approve(n, 0) // a node behind does not know of the allowance
+				w.approve(n, wealth)
+				intent := w.pay(n, 1)
+				if n%2 == 0 {
+					w.settleAs(devchain.PayerKey(), intent.Permit)
+				}
+				paid = append(paid, intent)
+				for range 4 {
+					_ = w.settler.Round(t.Context())
+				}
+				w.mine()
+			}
+			for range 40 {
+				w.node.Freeze(w.dev.Head().Number.Uint64() - random.Uint64N(4))
+				_ = w.settler.Round(t.Context())
+				w.mine()
+				w.advance(2 * time.Second)
+			}
+			w.node.Set(nil)
+			w.finish()
+			for _, intent := range paid {
+				w.want(intent, boxoffice.Paid, "")
+			}
+			w.audit()
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/payment"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// Standings stands in for the chain in a payment.Verifier where no node is
+// configured: it asks the facilitator's /verify about each permit. Balances and
+// allowances it does not know; they read as without limit, and the facilitator's
+// refusal is the permit's Failure.
+type Standings struct {
+	Client     *Client
+	Token      x402.Extra    // of the asset, as in a challenge
+	MaxTimeout time.Duration // as in a challenge
+}
+
+var _ payment.Chain = Standings{}
+
+// Standing implements payment.Chain. The terms that the permits accepted are
+// written again from the permits: the verifier has found them equal.
+func (s Standings) Standing(ctx context.Context, permits []payment.Permit) ([]payment.Standing, error) {
+	standings := make([]payment.Standing, len(permits))
+	for i, permit := range permits {
+		extra := s.Token
+		terms := x402.Requirements{
+			Scheme: x402.SchemeExact, Network: x402.Network(s.Client.ChainID), Asset: permit.Permitted.Token,
+			Amount: permit.Permitted.Amount, PayTo: permit.Witness.To, MaxTimeoutSeconds: int64(s.MaxTimeout.Seconds()), Extra: &extra,
+		}
+		payload, err := json.Marshal(x402.Payload{
+			X402Version: x402.Version, Accepted: terms,
+			Payload: x402.Permit2Payload{Signature: permit.Signature, Authorization: permit.Authorization},
+		})
+		if err != nil {
+			return nil, errors.New("the permit cannot be written as a payload")
+		}
+		rejection, err := s.Client.Verify(ctx, payload, terms)
+		if err != nil {
+			return nil, err
+		}
+		standings[i] = payment.Standing{Balance: unlimited, Allowance: unlimited, Failure: rejection}
+	}
+	return standings, nil
+}
+
+// unlimited is 2²⁵⁶ - 1.
+var unlimited = func() boxoffice.Amount {
+	one := big.NewInt(1)
+	most, err := x402.Uint256FromBig(new(big.Int).Sub(new(big.Int).Lsh(one, 256), one))
+	if err != nil {
+		panic(err)
+	}
+	return most
+}()
+
+var errNoChain = errors.New("no node of the chain is configured")
+
+// Head implements payment.Chain: there is none to ask, as in the methods below.
+func (Standings) Head(context.Context) (payment.Head, error) { return payment.Head{}, errNoChain }
+
+// BlockTime implements payment.Chain.
+func (Standings) BlockTime(context.Context, uint64) (uint64, error) { return 0, errNoChain }
+
+// Spent implements payment.Chain.
+func (Standings) Spent(context.Context, []payment.Permit, uint64) ([]bool, error) {
+	return nil, errNoChain
+}
+
+// Receipts implements payment.Chain.
+func (Standings) Receipts(context.Context, []common.Hash, uint64) ([]*payment.Receipt, error) {
+	return nil, errNoChain
+}
+
+// Transfers implements payment.Chain.
+func (Standings) Transfers(context.Context, common.Address, common.Address, common.Address, uint64, uint64) ([]payment.Transfer, error) {
+	return nil, errNoChain
+}

@@ -1,0 +1,196 @@
+package payment_test
+
+import (
+	"flag"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"boxoffice"
+	"boxoffice/contracts"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/devchain/faultrpc"
+	"boxoffice/internal/payment"
+)
+
+// A reorganisation before the confirmations changes nothing that was concluded.
+func TestReorgBeforeConfirmation(t *testing.T) {
+	for _, evicted := range []bool{false, true} {
+		w := newWorld(t, func(s *setup) { s.settler.Confirmations = 3 })
+		intent := w.pay(1, 1)
+		w.round()
+		w.mine()
+		w.mine()
+		w.round()
+		w.reorg(2)
+		if evicted {
+			w.dev.DropPending()
+		}
+		w.round()
+		w.want(intent, boxoffice.PaymentPending, "")
+		w.mine()
+		w.mine()
+		w.round()
+		w.want(intent, boxoffice.PaymentPending, "")
+		w.mine()
+		w.round()
+		w.want(intent, boxoffice.Paid, "")
+		w.audit()
+	}
+}
+
+// A reorganisation deeper than the confirmations takes settled payments back. It
+// is noticed, and they are settled again; their orders are paid all the time.
+func TestReorgAfterConfirmation(t *testing.T) {
+	for name, test := range map[string]struct {
+		settle  func(w *world, p payment.Permit) // the first time
+		between func(w *world, p payment.Permit) // after the reorganisation
+		lost    bool                             // the money cannot be had again
+	}{
+		"forgotten":      {(*world).settleHere, func(w *world, _ payment.Permit) { w.dev.DropPending() }, false},
+		"mined again":    {(*world).settleHere, func(w *world, _ payment.Permit) { w.mine() }, false},
+		"in the pool":    {(*world).settleHere, func(*world, payment.Permit) {}, false},
+		"by a stranger":  {(*world).settleElsewhere, func(w *world, _ payment.Permit) { w.dev.DropPending() }, false},
+		"then by one":    {(*world).settleHere, func(w *world, p payment.Permit) { w.dev.DropPending(); w.settleAs(devchain.PayerKey(), p) }, false},
+		"nonce spent":    {(*world).settleHere, func(w *world, _ payment.Permit) { w.dev.DropPending(); w.invalidate(1, 1<<1) }, true},
+		"permit expired": {(*world).settleHere, func(w *world, _ payment.Permit) { w.dev.DropPending(); w.advance(time.Hour); w.mine() }, true},
+		"no allowance for a while": {(*world).settleHere, func(w *world, _ payment.Permit) {
+			w.dev.DropPending()
+			w.approve(1, 0)
+			w.advance(16 * time.Second)
+			for range 4 {
+				_ = w.settler.Round(w.Context())
+				w.mine()
+			}
+			w.approve(1, wealth)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			intent, neighbour := w.pay(1, 1), w.pay(2, 1)
+			test.settle(w, intent.Permit)
+			w.round()
+			w.want(intent, boxoffice.Paid, "")
+			w.finish()
+			paidAt := *w.read(intent.OrderID).PaidAt
+			w.mine()
+			w.reorg(w.dev.Head().Number.Uint64() - 1)
+			test.between(w, intent.Permit)
+			w.restart()
+			w.advance(16 * time.Second)
+			w.finish()
+			w.finish()
+			if record := w.read(intent.OrderID); record.Status != boxoffice.Paid || *record.PaidAt != paidAt {
+				t.Errorf("the order is %s", record.Status)
+			}
+			if test.lost {
+				if lost := w.read(intent.OrderID).Payment; lost.State != payment.Failed || !lost.Undone() {
+					t.Errorf("the lost payment is %s", lost.State)
+				}
+				if !strings.Contains(w.log.String(), "its money is not there") {
+					t.Errorf("nobody is told\n%s", w.log)
+				}
+				return
+			}
+			w.want(neighbour, boxoffice.Paid, "")
+			w.audit()
+		})
+	}
+}
+
+func (w *world) settleHere(payment.Permit) {
+	w.round()
+	w.mine()
+}
+
+func (w *world) settleElsewhere(p payment.Permit) { w.settleAs(devchain.PayerKey(), p) }
+
+var seeds = flag.Uint64("chaos", 12, "how many seeds TestChaos runs")
+
+// Everything at once: random payments, faults, blocks, reorganisations, payers
+// that play tricks, strangers that settle, restarts, and time. In the end every
+// transfer pays for one order and every paid order has its transfer.
+func TestChaos(t *testing.T) {
+	for seed := range *seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(s *setup) {
+				s.settler.Confirmations = 1 + seed%3
+				s.settler.MaxBatch = 4
+				s.settler.RecheckEvery = 3 * time.Second
+				s.settler.BumpAfter = 6 * time.Second
+			})
+			chaos(w, rand.New(rand.NewPCG(seed, 2)), 120)
+			w.finish()
+			for range w.config.ReorgDepth { // until the failed ones are dead
+				w.mine()
+			}
+			w.finish()
+			if lost := w.reconcile(); lost > 0 {
+				t.Logf("%d payments were lost to deep reorganisations", lost)
+			}
+			if w.paid() == 0 {
+				t.Errorf("of %d orders none is paid", len(w.orders))
+			}
+		})
+	}
+}
+
+func chaos(w *world, random *rand.Rand, steps int) {
+	turn := make(chan *rand.Rand, 1)
+	faulty := random.IntN(4) // how often of ten
+	turn <- rand.New(rand.NewPCG(random.Uint64(), 3))
+	w.node.Freeze(1)
+	w.node.Set(func(string) faultrpc.Fault {
+		r := <-turn
+		defer func() { turn <- r }()
+		if r.IntN(20) >= faulty {
+			return faultrpc.None
+		}
+		return faultrpc.Faults()[r.IntN(len(faultrpc.Faults()))]
+	})
+	nonces := map[int]uint64{}
+	var made []payment.Intent
+	for range steps {
+		payer := random.IntN(5)
+		switch random.IntN(14) {
+		case 0, 1, 2:
+			nonces[payer]++
+			made = append(made, w.pay(payer, nonces[payer]))
+		case 3, 4, 5, 6, 7:
+			_ = w.settler.Round(w.Context())
+		case 8, 9:
+			w.mine()
+			head := w.dev.Head().Number.Uint64()
+			w.node.Freeze(head - min(head, random.Uint64N(3)))
+		case 10:
+			w.advance(time.Duration(random.IntN(8)) * time.Second)
+			w.jump(time.Duration(random.IntN(3)-1) * time.Second)
+		case 11:
+			w.restart()
+		case 12:
+			if random.IntN(2) == 0 {
+				w.dev.DropPending()
+			} else if depth := random.Uint64N(w.config.Confirmations + 2); depth > 0 && depth < w.dev.Head().Number.Uint64() {
+				w.reorg(depth)
+			}
+		case 13:
+			switch trick := random.IntN(4); {
+			case trick == 0 && nonces[payer] < 60:
+				_, _ = w.tryCall(key(w, payer), contracts.Permit2Address, contracts.Permit2(), "invalidateUnorderedNonces", new(big.Int), big.NewInt(1<<nonces[payer]))
+			case trick == 1:
+				_, _ = w.tryCall(key(w, payer), w.dev.Token(), contracts.TestToken(), "approve", contracts.Permit2Address, big.NewInt(int64(random.IntN(2))*wealth))
+			case len(made) > 0: // may revert: it may be settled
+				_, _ = w.trySettle(devchain.PayerKey(), made[random.IntN(len(made))].Permit)
+			}
+		}
+	}
+	w.node.Set(nil)
+	w.mine()
+	for payer := range 5 {
+		w.approve(payer, wealth)
+	}
+}

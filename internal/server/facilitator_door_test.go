@@ -1,0 +1,266 @@
+package server_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/server"
+	"boxoffice/internal/server/servertest"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// call posts to the facilitator as another server would.
+func (c *carrier) call(path string, payload x402.Payload, terms x402.Requirements, change ...func(map[string]any)) (int, []byte) {
+	c.t.Helper()
+	var wire map[string]any
+	if err := json.Unmarshal([]byte(asJSON(c.t, payload)), &wire); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, with := range change {
+		with(wire)
+	}
+	body := asJSON(c.t, map[string]any{"x402Version": 2, "paymentPayload": wire, "paymentRequirements": terms})
+	response, err := http.Post(c.gate.URL+path, "application/json", bytes.NewReader([]byte(body)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return response.StatusCode, text
+}
+
+// foreignPayment is what a customer of another server sends it.
+func foreignPayment(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, nonce uint64) (x402.Payload, x402.Requirements) {
+	t.Helper()
+	terms := x402.Requirements{
+		Scheme: x402.SchemeExact, Network: x402.Network(w.Options.Chain.ID), Asset: w.Chain.Token(), Amount: servertest.Price,
+		PayTo: devchain.PayTo(), MaxTimeoutSeconds: 60,
+		Extra: &x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: "Boxoffice Test Token", Version: "1"},
+	}
+	payload := x402.Payload{X402Version: 2, Accepted: terms, Payload: x402.Permit2Payload{Authorization: x402.Authorization{
+		From: crypto.PubkeyToAddress(key.PublicKey), Permitted: x402.Permitted{Token: terms.Asset, Amount: terms.Amount},
+		Spender: x402.ExactProxy, Nonce: x402.NewUint256(nonce), Deadline: x402.NewUint256(uint64(w.Now().Unix()) + 60),
+		Witness: x402.Witness{To: terms.PayTo},
+	}}}
+	signature, err := x402.Sign(payload.Payload.Authorization.Digest(w.Options.Chain.ID), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload.Payload.Signature = signature
+	return payload, terms
+}
+
+// Twenty equal calls at once are one payment with one outcome; another payload
+// with the same nonce is refused; what was submitted is not valid to be sold
+// again.
+func TestFacilitatorIsIdempotent(t *testing.T) {
+	w, c := startCarried(t)
+	payer := w.NewKey()
+	if err := w.Chain.Fund(t.Context(), crypto.PubkeyToAddress(payer.PublicKey), devchain.Ether(1), servertest.Price.Big()); err != nil {
+		t.Fatal(err) // enough for one
+	}
+	if err := w.Chain.Approve(t.Context(), payer); err != nil {
+		t.Fatal(err)
+	}
+	payload, terms := foreignPayment(t, w, payer, 5)
+	resource := func(url string) func(map[string]any) {
+		return func(wire map[string]any) {
+			wire["resource"] = map[string]any{"url": url, "unheardOf": true}
+			wire["extensions"] = map[string]any{"bazaar": map[string]any{"info": "x"}}
+		}
+	}
+	if status, body := c.call(x402.PathVerify, payload, terms, resource("https://a.example")); status != 200 || !bytes.Contains(body, []byte(`"isValid":true`)) {
+		t.Fatalf("answered %d %s", status, body)
+	}
+	answers := make([]x402.Settlement, 20)
+	var group sync.WaitGroup
+	for i := range answers {
+		group.Go(func() {
+			status, body := c.call(x402.PathSettle, payload, terms, resource("https://a.example"))
+			if err := json.Unmarshal(body, &answers[i]); err != nil || status != http.StatusOK {
+				t.Errorf("answered %d %s", status, body)
+			}
+		})
+	}
+	group.Wait()
+	for _, answer := range answers {
+		if !answer.Success || answer != answers[0] {
+			t.Errorf("answered %+v, and %+v", answer, answers[0])
+		}
+	}
+	mustHave(t, w, 1)
+
+	_, body := c.call(x402.PathSettle, payload, terms, resource("https://b.example"))
+	var other x402.Settlement
+	if json.Unmarshal(body, &other); other.Success || other.ErrorReason != x402.ReasonOtherPayload {
+		t.Errorf("another payload was answered %s", body)
+	}
+	_, body = c.call(x402.PathVerify, payload, terms, resource("https://a.example"))
+	var verified x402.Verification
+	if json.Unmarshal(body, &verified); verified.IsValid || verified.InvalidReason != x402.ReasonInvalidNonce {
+		t.Errorf("a settled payment was verified as %s", body)
+	}
+	c.halt()
+	c.start()
+	_, body = c.call(x402.PathSettle, payload, terms, resource("https://a.example"))
+	var again x402.Settlement
+	if json.Unmarshal(body, &again); again != answers[0] {
+		t.Errorf("after a restart answered %s", body)
+	}
+	mustHave(t, w, 1)
+}
+
+// The facilitator settles only what its operator lists, for those who have the
+// token, and not too often.
+func TestFacilitatorLimits(t *testing.T) {
+	t.Setenv("BOXOFFICE_FACILITATOR_TOKEN", "sesame")
+	t.Setenv("BOXOFFICE_FACILITATOR_AUTHORIZATION", "Bearer sesame")
+	var c *carrier
+	w := servertest.Start(t, func(o *server.Options) {
+		c = newCarrier(t, o, func(o *server.Options) {
+			o.Facilitator.Recipients = []common.Address{devchain.PayTo()}
+		})
+	})
+	payer := w.NewPayer()
+	payload, terms := foreignPayment(t, w, payer, 5)
+	if status, body := c.call(x402.PathSettle, payload, terms); status != http.StatusUnauthorized {
+		t.Errorf("without the token answered %d %s", status, body)
+	}
+	// The service has the token, and buys.
+	awaitReady(t, w)
+	d := newDoor(t, w)
+	order, _ := buyOne(t, w, d, payer, 9)
+	d.until(order, boxoffice.Admitted)
+
+	ask := func(change func(*x402.Payload, *x402.Requirements)) x402.Settlement {
+		payload, terms := foreignPayment(t, w, payer, 5)
+		change(&payload, &terms)
+		body := asJSON(t, map[string]any{"x402Version": 2, "paymentPayload": payload, "paymentRequirements": terms})
+		request, err := http.NewRequest(http.MethodPost, c.gate.URL+x402.PathSettle, bytes.NewReader([]byte(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer sesame")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var answer x402.Settlement
+		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("answered %d, %v", response.StatusCode, err)
+		}
+		return answer
+	}
+	for want, change := range map[x402.Reason]func(*x402.Payload, *x402.Requirements){
+		x402.ReasonAssetRefused:     func(p *x402.Payload, r *x402.Requirements) { r.Asset = x402.Permit2; p.Accepted.Asset = x402.Permit2 },
+		x402.ReasonRecipientRefused: func(p *x402.Payload, r *x402.Requirements) { r.PayTo = x402.Permit2; p.Accepted.PayTo = x402.Permit2 },
+		x402.ReasonInvalidNetwork:   func(p *x402.Payload, r *x402.Requirements) { r.Network = "eip155:1"; p.Accepted.Network = "eip155:1" },
+		x402.ReasonUnsupported:      func(p *x402.Payload, r *x402.Requirements) { r.Scheme = "upto"; p.Accepted.Scheme = "upto" },
+		x402.ReasonRequirements:     func(_ *x402.Payload, r *x402.Requirements) { r.Amount = x402.NewUint256(1) },
+		x402.ReasonSignature:        func(p *x402.Payload, _ *x402.Requirements) { p.Payload.Signature[5] ^= 1 },
+		x402.ReasonVersion:          func(p *x402.Payload, _ *x402.Requirements) { p.X402Version = 1 },
+	} {
+		if answer := ask(change); answer.Success || answer.ErrorReason != want {
+			t.Errorf("answered %+v, want %s", answer, want)
+		}
+	}
+	mustHave(t, w, 1)
+}
+
+// While a payment is under way /settle says so with the transaction, in the
+// words of @x402/core 2.27, and the next call says the outcome.
+func TestFacilitatorPending(t *testing.T) {
+	var c *carrier
+	w := servertest.Start(t, func(o *server.Options) {
+		c = newCarrier(t, o, func(o *server.Options) {
+			o.Facilitator.Wait = server.Duration(time.Millisecond)
+			o.Chain.Confirmations = 3
+		})
+		o.OperatorListen = ""
+	})
+	payload, terms := foreignPayment(t, w, w.NewPayer(), 5)
+	var answer x402.Settlement
+	for answer.Transaction == "" {
+		_, body := c.call(x402.PathSettle, payload, terms)
+		if err := json.Unmarshal(body, &answer); err != nil || answer.Success || answer.ErrorReason != x402.ReasonPending {
+			t.Fatalf("answered %s", body)
+		}
+	}
+	_, body := c.call(x402.PathVerify, payload, terms)
+	var verified x402.Verification
+	if json.Unmarshal(body, &verified); verified.IsValid || verified.InvalidReason != x402.ReasonPending {
+		t.Errorf("verified as %s", body)
+	}
+	for range 3 {
+		if _, err := w.Chain.Mine(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for !answer.Success {
+		_, body := c.call(x402.PathSettle, payload, terms)
+		if err := json.Unmarshal(body, &answer); err != nil || !answer.Success && answer.ErrorReason != x402.ReasonPending {
+			t.Fatalf("answered %s", body)
+		}
+	}
+	mustHave(t, w, 1)
+}
+
+// A facilitator beside a service, on its database and key: one of them settles
+// for both, no permit pays for two, and what others sell is not admitted here.
+func TestFacilitatorBesideService(t *testing.T) {
+	w := servertest.Start(t)
+	c := openCarrier(t, w.Options)
+	payer := w.NewPayer()
+	d := newDoor(t, w)
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			order, _ := buyOne(t, w, d, payer, uint64(i))
+			d.until(order, boxoffice.Admitted)
+		})
+		group.Go(func() {
+			payload, terms := foreignPayment(t, w, payer, uint64(100+i))
+			if _, body := c.call(x402.PathSettle, payload, terms); !bytes.Contains(body, []byte(`"success":true`)) {
+				t.Errorf("answered %s", body)
+			}
+		})
+	}
+	group.Wait()
+	mustHave(t, w, 8)
+
+	// The permit of an order is no payment elsewhere, before it is settled either.
+	release := holdSettler(t, w)
+	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
+	draft := newDraft(t, w, d.challenge(order), payer)
+	header, body := draft.sign()
+	var paying sync.WaitGroup
+	paying.Go(func() { d.submit(order, header, body) })
+	d.until(order, boxoffice.PaymentPending)
+	payload, terms := foreignPayment(t, w, payer, 7)
+	if _, said := c.call(x402.PathSettle, payload, terms); !bytes.Contains(said, []byte(x402.ReasonOtherPayload)) {
+		t.Errorf("answered %s", said)
+	}
+	release()
+	paying.Wait()
+	d.until(order, boxoffice.Admitted)
+	mustHave(t, w, 9)
+	if logged := w.Log.String(); strings.Contains(logged, "admission failed") {
+		t.Error("the service tried to admit what it did not sell")
+	}
+}

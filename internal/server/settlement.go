@@ -1,0 +1,125 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/payment/evm"
+	"boxoffice/internal/payment/remote"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// The values of settlement.via.
+const (
+	ViaKey         = "key"
+	ViaFacilitator = "facilitator"
+)
+
+// RemoteConfig names the facilitator that settles for this service. The value of
+// its Authorization header is read from the environment's
+// BOXOFFICE_FACILITATOR_AUTHORIZATION, never from the configuration.
+type RemoteConfig struct {
+	URL         string   `toml:"url" comment:"Address of the x402 facilitator, without /settle. With settlement.via = 'facilitator' it pays the gas; chain.rpc_url may then be left out, and its word decides instead of the chain. The environment's BOXOFFICE_FACILITATOR_AUTHORIZATION is sent as the Authorization header."`
+	Timeout     Duration `toml:"timeout" comment:"For each call. Facilitators answer when the transaction is mined."`
+	MaxInFlight int      `toml:"max_in_flight" comment:"Calls open at once."`
+	Retry       Duration `toml:"retry" comment:"How long to wait before a payment whose outcome is not known is handed over again; longer each time."`
+}
+
+func (c *SettlementConfig) checkVia() error {
+	address, err := url.Parse(c.Facilitator.URL)
+	switch {
+	case c.Via == ViaKey:
+		return nil
+	case c.Via != ViaFacilitator:
+		return errors.New("settlement.via must be 'key' or 'facilitator'")
+	case c.Facilitator.URL == "":
+		return errors.New("settlement.facilitator.url is required with settlement.via = 'facilitator'")
+	case err != nil, address.Host == "", address.Scheme != "http" && address.Scheme != "https", address.RawQuery != "", address.Fragment != "":
+		return errors.New("settlement.facilitator.url must be an http or https address")
+	case c.Facilitator.Timeout <= 0, c.Facilitator.Retry <= 0:
+		return errors.New("settlement.facilitator.timeout and retry must be above 0")
+	case c.Facilitator.MaxInFlight < 1:
+		return errors.New("settlement.facilitator.max_in_flight must be at least 1")
+	}
+	return nil
+}
+
+// settlement carries saved payments to the chain, by our key or by somebody
+// else's facilitator.
+type settlement interface {
+	Run(ctx context.Context)
+	Wake()
+	Health() error // why it does not work now
+	Ready() error  // why no new payment should be taken now
+}
+
+// dialChain prepares to speak with the chain's node, if one is configured.
+func (s *Server) dialChain(ctx context.Context, asset common.Address) (err error) {
+	if s.Chain.RPCURL == "" {
+		return nil
+	}
+	s.chain, err = evm.Dial(ctx, evm.Config{
+		RPCURL: s.Chain.RPCURL, ChainID: s.Chain.ID, Asset: asset, Multicall3: s.Chain.Multicall3,
+		RequestTimeout: time.Duration(s.Chain.Timeout), GasPerSettle: s.Settlement.GasPerSettle, MaxTxGas: s.Settlement.MaxTxGas,
+		Fees: evm.Fees{Max: x402.NewUint256(s.Settlement.MaxFeePerGas)}, Now: s.Now,
+	})
+	return err
+}
+
+// verifyingChain is what payments are verified with.
+func (s *Server) verifyingChain() payment.Chain {
+	if s.chain == nil {
+		return remote.Standings{Client: s.facilitatorClient(), Token: s.token(), MaxTimeout: time.Duration(s.Payment.MaxTimeout)}
+	}
+	return checkedChain{s.chain, s}
+}
+
+func (s *Server) token() x402.Extra {
+	return x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: s.Payment.Name, Version: s.Payment.Version}
+}
+
+// facilitatorClient speaks to the facilitator that settles for us.
+func (s *Server) facilitatorClient() *remote.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = s.Settlement.Facilitator.MaxInFlight
+	return remote.NewClient(remote.ClientConfig{
+		URL: s.Settlement.Facilitator.URL, Authorization: os.Getenv("BOXOFFICE_FACILITATOR_AUTHORIZATION"),
+		ChainID: s.Chain.ID, Timeout: time.Duration(s.Settlement.Facilitator.Timeout), Transport: transport,
+	})
+}
+
+// openSettlement makes the settler that the configuration asks for.
+func (s *Server) openSettlement(decided func()) {
+	config := payment.SettlerConfig{
+		ChainID: s.Chain.ID, Chain: s.chain, Store: s.store, History: s.store, Costs: s.store,
+		Holder: string(boxoffice.NewUUID()), Confirmations: s.Chain.Confirmations, ReorgDepth: s.Chain.ReorgDepth,
+		MaxBatch: s.Settlement.MaxBatch, MaxInFlight: s.Settlement.MaxInFlight, MaxTries: s.Settlement.MaxTries,
+		GatherFor: time.Duration(s.Settlement.Gather), PollEvery: time.Duration(s.Settlement.Poll),
+		BumpAfter: time.Duration(s.Settlement.BumpAfter), LeaseFor: time.Duration(s.Settlement.Lease),
+		RecheckEvery: time.Duration(s.Settlement.Recheck),
+		Decided:      decided, Now: s.Now, Log: s.Log,
+	}
+	if s.Settlement.Via != ViaFacilitator {
+		config.Wallet = s.chain.Wallet(s.Key)
+		s.settler = payment.NewSettler(config)
+		return
+	}
+	var observer *payment.Observer
+	if s.chain != nil {
+		observer = payment.NewObserver(config)
+	}
+	s.settler = remote.NewSettler(remote.SettlerConfig{
+		ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Exposures: s.store, Observer: observer,
+		Holder: config.Holder, MaxInFlight: s.Settlement.Facilitator.MaxInFlight, PollEvery: config.PollEvery,
+		RetryEvery: time.Duration(s.Settlement.Facilitator.Retry), LeaseFor: config.LeaseFor, CheckEvery: config.RecheckEvery,
+		Decided: decided, Now: s.Now, Log: s.Log,
+	})
+}

@@ -1,0 +1,74 @@
+package x402
+
+import "encoding/json"
+
+// The paths of a facilitator (x402 specification, version 2 §7).
+const (
+	PathVerify    = "/verify"
+	PathSettle    = "/settle"
+	PathSupported = "/supported"
+)
+
+// FacilitatorRequest is the body of /verify and of /settle. Payload and
+// requirements stay as they were written: a facilitator may know members that
+// this package does not, and a request that is repeated has to be the same.
+type FacilitatorRequest struct {
+	X402Version         int             `json:"x402Version"`
+	PaymentPayload      json.RawMessage `json:"paymentPayload"`
+	PaymentRequirements json.RawMessage `json:"paymentRequirements"`
+}
+
+// Verification is the answer of /verify.
+type Verification struct {
+	IsValid        bool   `json:"isValid"`
+	InvalidReason  Reason `json:"invalidReason,omitempty"`
+	InvalidMessage string `json:"invalidMessage,omitempty"`
+	Payer          string `json:"payer,omitempty"` // an address, or empty
+}
+
+// Settlement is the answer of /settle.
+type Settlement struct {
+	Success      bool   `json:"success"`
+	ErrorReason  Reason `json:"errorReason,omitempty"`
+	ErrorMessage string `json:"errorMessage,omitempty"`
+	Payer        string `json:"payer,omitempty"` // an address, or empty
+	Transaction  string `json:"transaction"`     // a hash, or empty; of a pending settlement the last that was broadcast
+	Network      string `json:"network"`
+	Amount       string `json:"amount,omitempty"` // what was moved, in atomic token units
+}
+
+// Supported is the answer of /supported.
+type Supported struct {
+	Kinds      []Kind              `json:"kinds"`
+	Extensions []string            `json:"extensions"`
+	Signers    map[string][]string `json:"signers"` // by CAIP-2 pattern: who pays the gas
+}
+
+// Kind is one way to pay that a facilitator settles.
+type Kind struct {
+	X402Version int            `json:"x402Version"`
+	Scheme      string         `json:"scheme"`
+	Network     string         `json:"network"`
+	Extra       map[string]any `json:"extra,omitempty"`
+}
+
+// Reasons that a facilitator gives for a call rather than for a payment.
+const (
+	// ReasonPending says that the payment is under way: the same call, sent
+	// again, tells its outcome (@x402/core 2.27).
+	ReasonPending Reason = "settlement_pending"
+	// The specification's codes, version 2 §9.
+	ReasonPayload          Reason = "invalid_payload"
+	ReasonVersion          Reason = "invalid_x402_version"
+	ReasonUnsupported      Reason = "unsupported_scheme"
+	ReasonInvalidNetwork   Reason = "invalid_network"
+	ReasonUnexpectedVerify Reason = "unexpected_verify_error"
+	ReasonUnexpectedSettle Reason = "unexpected_settle_error"
+	// ReasonInvalidNonce is what the official facilitators say of a nonce that
+	// is spent.
+	ReasonInvalidNonce Reason = "permit2_invalid_nonce"
+	// Our facilitator's own.
+	ReasonAssetRefused     Reason = "asset_not_allowed"     // the operator's list does not hold the token
+	ReasonRecipientRefused Reason = "recipient_not_allowed" // the operator's list does not hold payTo
+	ReasonOtherPayload     Reason = "permit2_nonce_in_use"  // another payload with this owner and nonce was submitted before
+)
