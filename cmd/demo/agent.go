@@ -11,9 +11,18 @@ import (
 	"boxoffice/examples"
 )
 
+// errNoTools says that there is nobody to do or to deliver the demo's work.
+var errNoTools = errors.New("a job is done with go, which builds the example agent, and delivered with git")
+
 // buildAgent builds the example agent, which does the demo's work, and returns
 // the program. It is kept with the data, so that boxoffice serve finds it too.
+// It fails with errNoTools on a machine that lacks the programs for that.
 func buildAgent(ctx context.Context, data string) (string, error) {
+	for _, tool := range []string{"go", "git"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "", fmt.Errorf("%w: %w", errNoTools, err)
+		}
+	}
 	folder := filepath.Join(data, "agent")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", err
@@ -26,9 +35,6 @@ func buildAgent(ctx context.Context, data string) (string, error) {
 	build.Dir = folder
 	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	out, err := build.CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("the demo builds its agent, which needs Go: %w", err)
-	}
 	if err != nil {
 		return "", fmt.Errorf("build the example agent: %w\n%s", err, out)
 	}

@@ -38,9 +38,11 @@ func configure(o options, chain *devchain.Chain, agent string) (net.Listener, se
 	config.Work.Dir = filepath.Join(o.data, "work")
 	config.Work.Poll = server.Duration(100 * time.Millisecond)
 	config.Work.Scheduling = server.Duration(time.Second)
-	config.Agents = map[string]server.AgentConfig{
-		"default": {Command: []string{agent}, Timeout: server.Duration(time.Minute)},
-		"oracle":  {Command: []string{agent}, Timeout: server.Duration(time.Minute)},
+	if agent != "" {
+		config.Agents = map[string]server.AgentConfig{
+			"default": {Command: []string{agent}, Timeout: server.Duration(time.Minute)},
+			"oracle":  {Command: []string{agent}, Timeout: server.Duration(time.Minute)},
+		}
 	}
 	config.Limits.PerToken = server.RateConfig{PerSecond: 1000, Burst: 2000}
 	config.Limits.PerAddress = server.RateConfig{PerSecond: 1000, Burst: 2000}

@@ -97,7 +97,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	fmt.Fprintf(story, "chain    %s  chain id %d, a block every %s\n", chain.URL(), chain.ChainID(), o.blockTime)
 
 	agent, err := buildAgent(ctx, o.data)
-	if err != nil {
+	if errors.Is(err, errNoTools) {
+		fmt.Fprintf(story, "LEFT OUT %v; what is bought is admitted, and waits\n", err)
+	} else if err != nil {
 		return err
 	}
 	listener, config, file, err := configure(o, chain, agent)
@@ -106,7 +108,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	}
 	service, err := server.New(ctx, server.Options{Config: config, Key: devchain.SettlementKey(), Log: log, Listener: listener})
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
 	defer func() { err = errors.Join(err, service.Close()) }()
 	fmt.Fprintf(story, "service  %s  configuration in %s\n", config.BaseURL, file)
