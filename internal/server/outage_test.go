@@ -140,7 +140,7 @@ func TestStoreAway(t *testing.T) {
 	w := servertest.Start(t)
 	d := newDoor(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
-	restore := takeTablesAway(t, w)
+	restore := takeTablesAway(t, w, "orders", "jobs", "oracles", "workflows", "schedules")
 	strange := string(boxoffice.NewUUID())
 	for _, request := range [][3]string{
 		{"POST", "/requests/quote", `{"action":"job.open","input":{"objective":"Look"},"requestKey":"` + strange + `"}`},
@@ -159,7 +159,7 @@ func TestStoreAway(t *testing.T) {
 }
 
 // takeTablesAway makes every statement of the service fail until they are back.
-func takeTablesAway(t testing.TB, w *servertest.World) (restore func()) {
+func takeTablesAway(t testing.TB, w *servertest.World, tables ...string) (restore func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite", w.Options.Store.Path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
@@ -168,7 +168,7 @@ func takeTablesAway(t testing.TB, w *servertest.World) (restore func()) {
 	t.Cleanup(func() { db.Close() })
 	rename := func(format string) {
 		t.Helper()
-		for _, table := range []string{"orders", "jobs", "oracles", "workflows", "schedules"} {
+		for _, table := range tables {
 			if _, err := db.ExecContext(t.Context(), strings.ReplaceAll(format, "TABLE", table)); err != nil {
 				t.Fatal(err)
 			}

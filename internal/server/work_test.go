@@ -137,6 +137,51 @@ func TestOraclesAndSchedulesRun(t *testing.T) {
 	}
 }
 
+// The database goes away while an agent works, for as long as it takes to fail
+// a few times. The agent's result is kept until it is back, and counts once.
+func TestDatabaseAwayWhileWorking(t *testing.T) {
+	run, folder := working(t), t.TempDir()
+	gate, script := filepath.Join(folder, "gate"), filepath.Join(folder, "agent.sh")
+	patient := "until [ -e " + gate + " ]; do sleep 0.02; done\n" + shell
+	if err := os.WriteFile(script, []byte(patient), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := servertest.Start(t, run, func(o *server.Options) {
+		o.Agents["default"] = server.AgentConfig{Command: []string{"sh", script}, Timeout: server.Duration(time.Minute)}
+	})
+	token := boxoffice.NewToken()
+	buyer := w.Client(w.NewPayer(), func(c *client.Config) { c.Token = token })
+	id := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look"}`).Admission.Result.ID
+	retry := time.NewTicker(5 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		job, err := buyer.Job(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if job.State == boxoffice.JobRunning {
+			break
+		}
+		<-retry.C
+	}
+
+	restore := takeTablesAway(t, w, "nodes", "jobs")
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for strings.Count(w.Log.String(), "a result could not be saved") < 3 {
+		<-retry.C
+	}
+	restore()
+	job := watch(t, buyer, id)
+	if job.State != boxoffice.JobCompleted || job.Delivery == nil || job.Delivery.Failure != "" {
+		t.Fatalf("%+v", job)
+	}
+	if written, err := os.ReadFile(filepath.Join(clone(t, job.Delivery.RepoURL, token), "task.json")); err != nil || strings.Count(string(written), `"objective"`) != 1 {
+		t.Errorf("the agent wrote %q (%v)", written, err)
+	}
+}
+
 // A worker of its own does what a server that runs nothing sold.
 func TestWorker(t *testing.T) {
 	run := working(t)
