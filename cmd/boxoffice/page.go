@@ -33,6 +33,9 @@ func (p *page) line(name, format string, args ...any) {
 	fmt.Fprintf(p.table, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
 }
 
+// gap leaves a line empty. The columns after it are aligned anew.
+func (p *page) gap() { fmt.Fprintln(p.table) }
+
 func (p *page) row(cells ...string) {
 	for i, cell := range cells {
 		cells[i] = printable(cell)

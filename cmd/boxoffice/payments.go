@@ -60,7 +60,7 @@ func (p *page) payments(listed *server.Payments) {
 		p.line("Gas", "%d a payment (%d payments in %d transactions), %d gwei a payment",
 			gas.GasUsed/int64(gas.Payments), gas.Payments, gas.Transactions, gas.FeesGwei/int64(gas.Payments))
 	}
-	p.line("", "")
+	p.gap()
 	p.row("PAYMENT", "STATE", "AGE", "AMOUNT", "PAYER", "ORDER", "TRANSACTION", "FEE CAP", "REASON")
 	for _, entry := range listed.Payments {
 		transaction, fee := "", ""

@@ -31,7 +31,7 @@ func (*capabilitiesCmd) Run(ctx context.Context, s *Settings, std *streams) erro
 		p.line("Network", "%s", payment.Network)
 		p.line("Token", "%s, %s (%d decimals)", payment.Asset.Symbol, lowerHex(payment.Asset.Address), payment.Asset.Decimals)
 		p.line("Pay to", "%s", lowerHex(payment.PayTo))
-		p.line("", "")
+		p.gap()
 		p.row("ACTION", "PRICE", "QUOTE LIVES", "LIMITS")
 		for _, policy := range capabilities.Actions {
 			p.row(policy.Action, price(policy.Payment, &capabilities), span(time.Duration(policy.QuoteTTLSeconds)*time.Second), limits(capabilities.Limits.Actions[policy.Action]))
@@ -39,7 +39,7 @@ func (*capabilitiesCmd) Run(ctx context.Context, s *Settings, std *streams) erro
 		if capabilities.Launches == nil {
 			return
 		}
-		p.line("", "")
+		p.gap()
 		p.row("LAUNCH CHAIN", "NAME", "KINDS")
 		for _, chain := range capabilities.Launches.Chains {
 			p.row(strconv.FormatUint(chain.ChainID, 10), chain.Name, strings.Join(chain.Kinds, ", "))
