@@ -104,7 +104,8 @@ type Report struct {
 // the context's if that ended, and is anything else if the fault is ours. When
 // it returns, nothing that the agent started is left running.
 //
-// The workspace is the absolute path of a folder that no other run uses.
+// The workspace is the absolute path of a folder. Nodes of one job that run at
+// once share it (docs/decisions/one-workspace-a-job.md).
 type Runner interface {
 	Run(ctx context.Context, workspace string, task Task) (Report, error)
 }
