@@ -76,7 +76,8 @@ const allOrders = `
 	SELECT o.id, o.status, o.quote ->> '$.payment.amount', o.admitted_at IS NOT NULL, a.work_id,
 	       i.state, i.owner, i.amount, i.tx_hash, i.log_index, i.block_number,
 	       (SELECT count(*) FROM admissions WHERE order_id = o.id),
-	       (SELECT count(*) FROM jobs WHERE order_id = o.id) + (SELECT count(*) FROM schedules WHERE order_id = o.id),
+	       (SELECT count(*) FROM jobs j WHERE j.order_id = o.id AND NOT EXISTS (SELECT 1 FROM schedule_runs r WHERE r.work_id = j.id)) +
+	           (SELECT count(*) FROM schedules WHERE order_id = o.id),
 	       (SELECT count(*) FROM intents WHERE order_id = o.id AND state = 'settled')
 	FROM orders o LEFT JOIN intents i ON i.id = o.intent_id LEFT JOIN admissions a ON a.order_id = o.id`
 
@@ -175,15 +176,20 @@ func (a *Audit) checkOrder(o saved, transfers map[evidence]types.Log) {
 func (a *Audit) checkRest(ctx context.Context, db *sql.DB, chain *ledger) error {
 	var forgotten int
 	var whole string
-	var damaged int
+	var damaged, overrun int
 	err := errors.Join(
 		db.QueryRowContext(ctx, underWay).Scan(&forgotten),
 		db.QueryRowContext(ctx, "SELECT count(*) FROM slots").Scan(&a.Slots),
 		db.QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&whole),
 		db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_foreign_key_check").Scan(&damaged),
+		db.QueryRowContext(ctx, `SELECT count(*) FROM schedules s
+			WHERE s.runs_bought - s.runs_left <> (SELECT count(*) FROM schedule_runs r JOIN jobs j ON j.id = r.work_id WHERE r.schedule_id = s.id)`).Scan(&overrun),
 	)
 	if err != nil {
 		return err
+	}
+	if overrun > 0 {
+		a.fault(nil, "%d schedules have opened more or fewer jobs than the runs that they took", overrun)
 	}
 	if forgotten > 0 {
 		a.fault(nil, "%d payments and slots are still under way", forgotten)
