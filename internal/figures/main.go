@@ -69,8 +69,8 @@ func run(ctx context.Context, orders int, write string) error {
 
 const title = `# Figures
 
-` + "`go run ./internal/figures --write docs/figures.md`" + ` measures these in one run and writes this page. The chain is the development chain with the real
-Permit2, x402 proxy and Multicall3; everything goes through the service's own door and settler.
+` + "`go run ./internal/figures --write docs/figures.md`" + ` measures these in one run and writes this page. The chain is the development chain, whose
+contracts are our own, compatible with Permit2, the x402 proxy and Multicall3; everything goes through the service's own door and settler.
 
 `
 
