@@ -1,0 +1,136 @@
+// Command interop runs what others use against a demo of its own, and checks
+// on the chain what came of it: that an order was admitted with exactly one
+// transfer, or refused with none. It writes docs/interop.md and leaves with 0
+// only if everything passed. It needs Node.js 20 or newer; run it from the
+// repository's root: go run ./interop
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "interop:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	for _, folder := range []string{typescript, linters} {
+		if err := npm(ctx, folder, "ci", "--no-fund", "--no-audit", "--ignore-scripts"); err != nil {
+			return err
+		}
+	}
+	if err := npm(ctx, typescript, "run", "build"); err != nil {
+		return err
+	}
+	d, err := startDemo(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.end()) }()
+
+	var page bytes.Buffer
+	page.WriteString(heading)
+	for _, p := range purchases {
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		if err := p.check(ctx, d); err != nil {
+			return fmt.Errorf("%s, %s: %w", client, p.result, err)
+		}
+		fmt.Fprintf(&page, "| %s | permit2 | the demo's | %s |\n", client, p.result)
+	}
+	page.WriteString(lintHeading)
+	if err := lint(ctx, d, &page); err != nil {
+		return err
+	}
+	if _, err := os.Stdout.Write(page.Bytes()); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join("docs", "interop.md"), page.Bytes(), 0o644)
+}
+
+// npm runs one of npm's commands in a folder, telling what it has to say.
+func npm(ctx context.Context, folder string, args ...string) error {
+	c := exec.CommandContext(ctx, "npm", append([]string{"--silent"}, args...)...)
+	c.Dir, c.Stdout, c.Stderr = folder, os.Stderr, os.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("npm %s in %s: %w", args[0], folder, err)
+	}
+	return nil
+}
+
+const heading = `# Other people's software against ours
+
+Written by ` + "`go run ./interop`" + `, which runs all of this and looks on the chain for the transfers.
+
+| Client | Transfer | Chain | Result |
+|---|---|---|---|
+`
+
+// demo is a running cmd/demo.
+type demo struct {
+	command *exec.Cmd
+	folder  string
+	BaseURL string `json:"baseUrl"`
+	RPCURL  string `json:"rpcUrl"`
+	Asset   string `json:"asset"`
+	PayTo   string `json:"payTo"`
+	Payer   struct {
+		Address    string `json:"address"`
+		PrivateKey string `json:"privateKey"`
+	} `json:"payer"`
+}
+
+// startDemo builds and starts a demo on free ports and returns when it is ready.
+func startDemo(ctx context.Context) (_ *demo, err error) {
+	d := new(demo)
+	if d.folder, err = os.MkdirTemp("", "boxoffice-interop-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(d.folder)
+		}
+	}()
+	// Built rather than run: a signal to go run does not reach the demo.
+	binary := filepath.Join(d.folder, "demo")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/demo").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the demo: %w\n%s", err, out)
+	}
+	d.command = exec.CommandContext(ctx, binary, "--json", "--no-purchase", "--listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0")
+	d.command.Stderr = os.Stderr
+	d.command.Cancel = func() error { return d.command.Process.Signal(os.Interrupt) }
+	stdout, err := d.command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.command.Start(); err != nil {
+		return nil, err
+	}
+	if err := json.NewDecoder(stdout).Decode(d); err != nil {
+		return nil, errors.Join(fmt.Errorf("the demo's line: %w", err), d.command.Cancel(), d.command.Wait())
+	}
+	return d, nil
+}
+
+func (d *demo) end() error {
+	return errors.Join(d.command.Process.Signal(os.Interrupt), d.command.Wait(), os.RemoveAll(d.folder))
+}
