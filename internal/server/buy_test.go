@@ -92,6 +92,16 @@ func TestEveryAction(t *testing.T) {
 	if err != nil || page.Count != 3 {
 		t.Errorf("%d jobs are listed, want 3 (%v)", page.Count, err)
 	}
+	var paged []boxoffice.UUID
+	for job, err := range buyer.AllJobs(ctx, client.JobQuery{Limit: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		paged = append(paged, job.ID)
+	}
+	if len(paged) != 3 || paged[0] != page.Jobs[0].ID || paged[2] != page.Jobs[2].ID {
+		t.Errorf("page by page the jobs are %v", paged)
+	}
 }
 
 // Reading an order says the same again and again, and another token sees nothing.
