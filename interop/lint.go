@@ -13,17 +13,12 @@ import (
 
 var linters = filepath.Join("interop", "openapi")
 
-const lintHeading = `
-| Linter, its recommended OpenAPI rules | The served /openapi.json |
-|---|---|
-`
-
 // lint fetches the document that the demo serves and has both linters read it.
 // What they call an error fails, and for Spectral a warning too.
-func lint(ctx context.Context, d *demo, page io.Writer) error {
+func lint(ctx context.Context, d *demo) (rows []row, err error) {
 	document := filepath.Join(d.folder, "openapi.json")
 	if err := fetch(ctx, d.BaseURL+"/openapi.json", document); err != nil {
-		return err
+		return nil, err
 	}
 	for _, linter := range []struct {
 		name, binary string
@@ -34,21 +29,21 @@ func lint(ctx context.Context, d *demo, page io.Writer) error {
 	} {
 		program, err := filepath.Abs(filepath.Join(linters, "node_modules", ".bin", linter.binary))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		c := exec.CommandContext(ctx, program, append([]string{"lint", document}, linter.args...)...)
 		c.Dir = linters
 		c.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
 		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", linter.name, err, out)
+			return nil, fmt.Errorf("%s: %w\n%s", linter.name, err, out)
 		}
 		version, err := pinned(linters, linter.name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		fmt.Fprintf(page, "| %s %s | passes |\n", linter.name, version)
+		rows = append(rows, row{linter.name + " " + version, "passes"})
 	}
-	return nil
+	return rows, nil
 }
 
 func fetch(ctx context.Context, url, path string) error {

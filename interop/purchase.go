@@ -36,11 +36,24 @@ const (
 	unsigned outcome = "with a spend control below the price the client signs nothing, no transfer"
 )
 
-// What the demo asks for an action is 0.25 of a token with 18 decimals.
-var purchases = []purchase{
-	{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "250000000000000000", admitted},
-	{[]string{"@x402/core", "@x402/evm", "ethers"}, "ethers.js", "250000000000000000", admitted},
-	{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "249999999999999999", unsigned},
+// purchases runs the example with what the demo asks for an action, 0.25 of a
+// token with 18 decimals.
+func purchases(ctx context.Context, d *demo) (rows []row, err error) {
+	for _, p := range []purchase{
+		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "250000000000000000", admitted},
+		{[]string{"@x402/core", "@x402/evm", "ethers"}, "ethers.js", "250000000000000000", admitted},
+		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "249999999999999999", unsigned},
+	} {
+		client, err := p.client()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.check(ctx, d); err != nil {
+			return nil, fmt.Errorf("%s, %s: %w", client, p.result, err)
+		}
+		rows = append(rows, row{client, "permit2", "the demo's", string(p.result)})
+	}
+	return rows, nil
 }
 
 // client names the packages with the versions that the example pins.
