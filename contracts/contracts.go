@@ -1,5 +1,5 @@
-// Package contracts holds the compiled Solidity of the dev chain: a test token, and contracts compatible with
-// Permit2, the x402 exact proxy and Multicall3. Sources and their reproducible build lie beside this file.
+// Package contracts holds the compiled Solidity of the dev chain: a test token, contracts compatible with Permit2, the
+// x402 exact proxy and Multicall3, and wallets that tests deploy. Sources and their reproducible build lie beside this file.
 package contracts
 
 import (
@@ -36,6 +36,8 @@ var (
 	permit2    = artifact("Permit2")
 	exactProxy = artifact("X402ExactPermit2Proxy")
 	multicall3 = artifact("Multicall3")
+	wallet     = artifact("TestWallet")
+	hostile    = artifact("HostileWallet")
 )
 
 // TestToken is the ERC-20 with EIP-2612 permit that anybody may mint.
@@ -49,6 +51,12 @@ func ExactProxy() *Contract { return exactProxy() }
 
 // Multicall3 makes many calls in one.
 func Multicall3() *Contract { return multicall3() }
+
+// Wallet is a contract wallet (EIP-1271) with one owner, also for an account to delegate its code to (EIP-7702).
+func Wallet() *Contract { return wallet() }
+
+// HostileWallet is a contract wallet that answers in whatever wrong way it is told.
+func HostileWallet() *Contract { return hostile() }
 
 //go:embed artifacts/*.json
 var artifacts embed.FS
