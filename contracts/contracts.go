@@ -58,6 +58,21 @@ func Wallet() *Contract { return wallet() }
 // HostileWallet is a contract wallet that answers in whatever wrong way it is told.
 func HostileWallet() *Contract { return hostile() }
 
+// How a HostileWallet answers isValidSignature, as its method "answer" takes it; see its source.
+const (
+	Accept uint8 = iota
+	Refuse
+	Revert
+	BurnGas
+	InvalidOpcode
+	Nothing
+	Short
+	Long
+	Dirty
+	Flood
+	AcceptUnpaid
+)
+
 //go:embed artifacts/*.json
 var artifacts embed.FS
 
