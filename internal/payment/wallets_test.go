@@ -13,7 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// wallet deploys a contract wallet whose owner is a payer's key, with money.
+// wallet1271 deploys a contract wallet whose owner is a payer's key, with money.
 func (w *world) wallet1271(owner int) common.Address {
 	w.Helper()
 	at, err := w.dev.Deploy(w.Context(), key(w, owner), contracts.Wallet(), addressOf(key(w, owner)))
@@ -83,6 +83,29 @@ func TestWalletChangesItsMind(t *testing.T) {
 	w.advance(w.config.RecheckEvery)
 	w.round()
 	w.want(fickle, boxoffice.Paid, "")
+	w.audit()
+}
+
+// After such a failure the same order takes another payment with the same
+// nonce, and is paid once.
+func TestWalletPaysAgain(t *testing.T) {
+	w := newWorld(t)
+	wallet := w.hostile()
+	failed := w.pay(1, 1, from(wallet))
+	w.tell(wallet, contracts.Refuse)
+	w.round()
+	w.want(failed, boxoffice.PaymentFailed, x402.ReasonSignature)
+	w.tell(wallet, contracts.Accept)
+	record := w.read(failed.OrderID)
+	again := w.intent(record, w.permit(1, 1, from(wallet), func(p *payment.Permit) { p.Deadline, _ = p.Deadline.Add(x402.NewUint256(1)) }))
+	w.must(w.store.BeginPayment(t.Context(), again, &failed.ID))
+	w.round()
+	w.mine()
+	w.round()
+	w.want(again, boxoffice.Paid, "")
+	if _, err := w.trySettle(devchain.PayerKey(), failed.Permit); err == nil {
+		t.Error("the first payment was settled too")
+	}
 	w.audit()
 }
 

@@ -17,9 +17,13 @@ func (c *Chain) approvalCall(owner common.Address, approval payment.Approval) ca
 // after it.
 var approved = [32]byte{0x16, 0x26, 0xba, 0x7e}
 
-// approves reports whether a wallet said yes in exactly one word. An address
-// without code answers nothing.
-func approves(answer outcome) bool {
+// approves reports whether a wallet said yes in exactly one word. What an
+// address without code answers means nothing: the chain's own contracts are
+// such, and fail in words of their own.
+func approves(answer outcome) (bool, error) {
+	if answer.trouble != nil {
+		return false, answer.trouble
+	}
 	word, err := answer.word()
-	return err == nil && word == approved
+	return err == nil && word == approved, nil
 }

@@ -14,6 +14,7 @@ import (
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 )
 
 // approving makes a test's wallet on the chain, with money.
@@ -46,9 +47,15 @@ func TestApprovalOfHostileWallets(t *testing.T) {
 	for name, multicall := range bothWays {
 		t.Run(name, func(t *testing.T) {
 			tap := newTap(t, dev)
-			chain := dial(t, dev, func(cfg *evm.Config) { tap.through(cfg); cfg.Multicall3 = multicall })
+			chain := dial(t, dev, func(cfg *evm.Config) { tap.through(cfg); cfg.Multicall3, cfg.GasPerSettle = multicall, 200_000 })
 			if _, err := chain.Check(t.Context()); err != nil {
 				t.Fatal(err)
+			}
+			tap.answer = func(_ string, params []json.RawMessage) any {
+				if asks(params, wallet) && !strings.Contains(string(params[0]), `"gas":"`+hexutil.EncodeUint64(200_000+evm.GasBase)) {
+					return &refusal{Code: -32000, Message: "the wallet is given other gas than a payment"}
+				}
+				return nil
 			}
 			for answer := contracts.Accept; answer <= contracts.AcceptUnpaid; answer++ {
 				data, err := contracts.HostileWallet().ABI.Pack("answer", contracts.Accept, answer)
@@ -108,6 +115,7 @@ func TestApprovalOfOwners(t *testing.T) {
 			"by the account's key":     {addressOf(payer(t, 2)), sign(digest, 2), true},
 			"by another's key":         {addressOf(payer(t, 2)), sign(digest, 1), false},
 			"of an owner without code": {addressOf(owner), sign(digest, 1), false},
+			"of the chain's own":       {common.Address{19: 9}, sign(digest, 1), false}, // it fails in words of its own
 		} {
 			standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, owner, 1, ownedBy(test.owner))}, test.approval)
 			if err != nil {
@@ -120,14 +128,19 @@ func TestApprovalOfOwners(t *testing.T) {
 	}
 }
 
+// asks reports whether a request is a call of the wallet.
+func asks(params []json.RawMessage, wallet common.Address) bool {
+	return len(params) > 0 && strings.Contains(string(params[0]), `"to":"`+strings.ToLower(wallet.Hex()))
+}
+
 // A node that does not answer about an approval says nothing of it.
 func TestApprovalUnanswered(t *testing.T) {
 	dev := startChain(t)
 	wallet := approving(t, dev, contracts.HostileWallet())
 	for name, multicall := range bothWays {
 		tap := newTap(t, dev)
-		tap.answer = func(method string, params []json.RawMessage) any {
-			if method == "eth_call" && strings.Contains(string(params[0]), `"to":"`+strings.ToLower(wallet.Hex())) {
+		tap.answer = func(_ string, params []json.RawMessage) any {
+			if asks(params, wallet) {
 				return &refusal{Code: -32005, Message: "limit exceeded"}
 			}
 			return nil

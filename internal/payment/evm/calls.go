@@ -28,6 +28,9 @@ type call struct {
 type outcome struct {
 	ok   bool
 	data []byte
+	// trouble is why the node did not answer. A call that is alone has it here,
+	// since whoever asked may do without the answer.
+	trouble error
 }
 
 // readGas is what a call that also settles holds for a read. It is no more than
@@ -99,9 +102,7 @@ func (c *Chain) tryTogether(ctx context.Context, op, block string, calls []call,
 			results = results[1:]
 			continue
 		}
-		if outcomes[i], err = c.outcome(op, apart[0].Error, answers[i]); err != nil {
-			return nil, false, err
-		}
+		outcomes[i] = c.outcome(op, apart[0].Error, answers[i])
 		apart = apart[1:]
 	}
 	return outcomes, true, nil
@@ -121,8 +122,8 @@ func (c *Chain) tryApart(ctx context.Context, op, block string, calls []call, al
 	}
 	outcomes := make([]outcome, len(calls))
 	for i, request := range requests[len(along):] {
-		var err error
-		if outcomes[i], err = c.outcome(op, request.Error, answers[i]); err != nil {
+		outcomes[i] = c.outcome(op, request.Error, answers[i])
+		if err := outcomes[i].trouble; err != nil && !calls[i].alone {
 			return nil, err
 		}
 	}
@@ -139,15 +140,15 @@ func aloneRequest(call call, block string, into *hexutil.Bytes) rpc.BatchElem {
 }
 
 // outcome reads the answer to an eth_call of its own.
-func (c *Chain) outcome(op string, refusal error, answer []byte) (outcome, error) {
+func (c *Chain) outcome(op string, refusal error, answer []byte) outcome {
 	if refusal == nil {
-		return outcome{ok: true, data: answer}, nil
+		return outcome{ok: true, data: answer}
 	}
 	data, reverted := revertData(refusal)
 	if !reverted {
-		return outcome{}, c.fail(op, refusal)
+		return outcome{trouble: c.fail(op, refusal)}
 	}
-	return outcome{data: data}, nil
+	return outcome{data: data}
 }
 
 // callRequest makes an eth_call from the zero address, which needs no money

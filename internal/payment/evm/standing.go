@@ -82,7 +82,11 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit, approval
 		s.Balance, s.Allowance = amountOf(words[0]), amountOf(words[1])
 		s.Spent = bitmap(words[2]).spent(p.Nonce)
 		s.Code = len(*codes[p.From]) > 0
-		s.Approved = s.Code && i < len(approvals) && approves(simulated[len(permits)+i])
+		if s.Code && i < len(approvals) {
+			if s.Approved, err = approves(simulated[len(permits)+i]); err != nil {
+				return nil, err
+			}
+		}
 		s.Block = uint64(block)
 		obstacle := left.obstacle(p, *s, c.cfg.Permit2)
 		switch {
