@@ -19,11 +19,11 @@ type signatures struct {
 // readSignatures tells from the bytes what they tell. Its error is a rejection
 // that no chain could change.
 func (d Demand) readSignatures(paid *x402.Payment, permit Permit, approval *boxoffice.Signature) (found signatures, _ *Rejection) {
-	if err := x402.CheckLength(permit.Signature); err != nil {
-		return found, reject(x402.ReasonSignature, "payload.signature: %v", err)
-	}
 	if d.Payer != nil && *d.Payer != permit.From {
 		return found, reject(x402.ReasonPayer, "only %s may pay this quote", *d.Payer)
+	}
+	if err := x402.CheckLength(permit.Signature); err != nil {
+		return found, reject(x402.ReasonSignature, "payload.signature: %v", err)
 	}
 	switch signer, err := x402.Recover(permit.Digest(d.Approval.ChainID), permit.Signature); {
 	case err != nil:

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -28,6 +29,9 @@ func TestContractWalletBuys(t *testing.T) {
 	owner := w.NewKey()
 	wallet := w.NewContract(contracts.Wallet(), owner)
 	buyer := w.Client(owner, func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(owner)) })
+	if capabilities, err := buyer.Capabilities(t.Context()); err != nil || !capabilities.Payment.ContractWallets {
+		t.Errorf("contract wallets do not pay, it says: %v", err)
+	}
 	opened := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	if payer := opened.Payment.Payer; payer != wallet {
 		t.Errorf("paid by %s, not by %s", payer, wallet)
@@ -239,4 +243,31 @@ func TestFacilitatorTakesWallets(t *testing.T) {
 		}
 	}
 	mustHave(t, w, 2)
+}
+
+// Where a facilitator settles and there is no node to ask, nobody can tell what
+// a contract approves: it is refused, and capabilities say so. An account that
+// delegates approves by its own key.
+func TestWalletsWithoutNode(t *testing.T) {
+	w, _ := startCarried(t, withoutNode)
+	awaitReady(t, w)
+	owner, payer := w.NewKey(), w.NewPayer()
+	wallet := w.NewContract(contracts.Wallet(), owner)
+	if err := w.Chain.Delegate(t.Context(), payer, wallet); err != nil {
+		t.Fatal(err)
+	}
+	buyer := w.Client(owner, func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(owner)) })
+	_, err := buyer.Buy(t.Context(), client.Purchase{Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"Look"}`), Max: greatest})
+	if mismatch, ok := errors.AsType[*client.MismatchError](err); !ok || mismatch.Field != "capabilities/payment/contractWallets" {
+		t.Errorf("the client signs: %v", err)
+	}
+	d := newDoor(t, w)
+	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
+	attempt := newDraft(t, w, d.challenge(order), owner)
+	attempt.auth().From = wallet
+	header, body := attempt.sign()
+	d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonSignature))
+	mustHave(t, w, 0)
+	buy(t, w.Client(payer), boxoffice.ActionJobOpen, `{"objective":"Look"}`)
+	mustHave(t, w, 1)
 }
