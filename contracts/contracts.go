@@ -27,7 +27,8 @@ type Contract struct {
 	SourceSHA256 string        `json:"sourceSha256"` // of the .sol file, lowercase hex
 	ABI          abi.ABI       `json:"abi"`
 	Creation     hexutil.Bytes `json:"bytecode"`
-	// Runtime needs no constructor and no immutables: a genesis allocation can place it at any address.
+	// Runtime needs no constructor and no immutables, a wallet's owner apart: a genesis allocation can place it at any
+	// address.
 	Runtime hexutil.Bytes `json:"deployedBytecode"`
 }
 

@@ -73,6 +73,7 @@ func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Inten
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	s.findTwoFaced(ctx, waiting, standings)
 	promised := promises(open)
 	for i, intent := range waiting {
 		standing := &standings[i]
@@ -85,7 +86,7 @@ func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Inten
 			doubts = append(doubts, doubt{intent: intent})
 		case standing.Failure != nil:
 			doubts = append(doubts, doubt{intent, standing.Failure})
-		case intent.LeftOut >= s.MaxTries, s.twoFaced.suspects(intent, *standing, s.Now()):
+		case intent.LeftOut >= s.MaxTries, s.suspects(intent, *standing):
 			doubts = append(doubts, doubt{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
 		case promised.exceed(standing.Balance, intent.Permit):
 			// It waits for what is on its way: together they would overdraw the owner.

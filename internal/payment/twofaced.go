@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"context"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -16,21 +17,25 @@ const distrustFor = time.Hour
 // for less than it costs us. A restart forgets, and learns for one transaction.
 type twoFaced map[common.Address]time.Time
 
-// suspects reports whether a payment that would settle now is not to be sent,
-// and remembers its owner. What a reorganisation took back is always sent: its
-// order is paid.
-func (f twoFaced) suspects(intent Intent, standing Standing, now time.Time) bool {
-	if !standing.Code || intent.Undone() {
-		return false
+// findTwoFaced finds out who is two-faced.
+func (s *Settler) findTwoFaced(ctx context.Context, waiting []Intent, standings []Standing) {
+	for i, intent := range waiting {
+		standing := standings[i]
+		if standing.Code && intent.LeftOut > 0 && !standing.Spent && standing.Failure == nil {
+			s.Log.WarnContext(ctx, "a wallet with code accepts in simulations and refuses in blocks; its payments are not sent for a while",
+				"wallet", intent.Permit.From, "intent", intent.ID)
+			s.twoFaced[intent.Permit.From] = s.Now()
+		}
 	}
-	owner := intent.Permit.From
-	if intent.LeftOut > 0 {
-		f[owner] = now
-	}
-	seen, known := f[owner]
-	if known && now.Sub(seen) >= distrustFor {
-		delete(f, owner)
+}
+
+// suspects reports whether a payment that would settle now is not to be sent.
+// What a reorganisation took back is sent: its order is paid.
+func (s *Settler) suspects(intent Intent, standing Standing) bool {
+	seen, known := s.twoFaced[intent.Permit.From]
+	if known && s.Now().Sub(seen) >= distrustFor {
+		delete(s.twoFaced, intent.Permit.From)
 		known = false
 	}
-	return known
+	return known && standing.Code && !intent.Undone()
 }

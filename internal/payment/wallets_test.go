@@ -1,6 +1,7 @@
 package payment_test
 
 import (
+	"fmt"
 	"math/big"
 	"testing"
 
@@ -144,7 +145,13 @@ func TestHostileWalletsHarmNobody(t *testing.T) {
 // the transactions that are on their way when that is seen, and no more however
 // many orders it pays for. Others are paid for meanwhile.
 func TestTwoFacedWallet(t *testing.T) {
-	w := newWorld(t)
+	for _, tries := range []int{1, 3} {
+		t.Run(fmt.Sprint(tries, " tries"), func(t *testing.T) { testTwoFaced(t, tries) })
+	}
+}
+
+func testTwoFaced(t *testing.T, tries int) {
+	w := newWorld(t, func(s *setup) { s.settler.MaxTries = tries })
 	wallet := w.hostile()
 	w.tell(wallet, contracts.AcceptUnpaid)
 	var intents []payment.Intent
