@@ -18,6 +18,7 @@ const (
 	ChainNotListed      = "chain_not_listed"
 	KindNotOffered      = "kind_not_offered"
 	PairingNotOffered   = "pairing_not_offered"
+	RepositoryRefused   = "repository_refused"
 	OriginalNotFound    = "original_not_found"
 	AmountTooLarge      = "amount_too_large"
 )
