@@ -256,7 +256,7 @@ func (p Prepared) priced(policy boxoffice.Policy, per string) (Prepared, error) 
 	}
 	total, fits := unit.Mul(x402.NewUint256(uint64(p.Runs)))
 	if !fits {
-		return Prepared{}, refuse(AmountTooLarge, "%d runs at %s each cost more than a token can move", p.Runs, unit)
+		return Prepared{}, refuse(boxoffice.RefusedAmountTooLarge, "%d runs at %s each cost more than a token can move", p.Runs, unit)
 	}
 	p.Amount, p.UnitAmount = total, &unit
 	return p, nil

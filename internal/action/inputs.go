@@ -101,7 +101,7 @@ func (j *JobOpen) complete(c *Catalog) error {
 		return nil
 	}
 	if err := c.delivers(j.RepoURL); err != nil {
-		return refuse(RepositoryRefused, "%v", err)
+		return refuse(boxoffice.RefusedRepository, "%v", err)
 	}
 	return nil
 }
