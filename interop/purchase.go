@@ -42,7 +42,9 @@ func purchases(ctx context.Context, d *demo) (rows []row, err error) {
 	for _, p := range []purchase{
 		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "250000000000000000", admitted},
 		{[]string{"@x402/core", "@x402/evm", "ethers"}, "ethers.js", "250000000000000000", admitted},
+		{[]string{"@x402/fetch", "@x402/evm", "viem"}, "fetch.js", "250000000000000000", admitted},
 		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "249999999999999999", unsigned},
+		{[]string{"@x402/fetch", "@x402/evm", "viem"}, "fetch.js", "249999999999999999", unsigned},
 	} {
 		client, err := p.client()
 		if err != nil {
