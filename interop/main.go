@@ -66,12 +66,12 @@ func run(ctx context.Context) (err error) {
 }
 
 // folders are those whose pinned packages are installed first.
-var folders = []string{typescript, linters}
+var folders = []string{typescript, linters, generated}
 
 // tables are what the page shows, and how each of its rows is seen to be true.
 var tables = []table{
 	{[]string{"Client", "Transfer", "Chain", "Result"}, []part{purchases}},
-	{[]string{"Linter, its recommended OpenAPI rules", "The served /openapi.json"}, []part{lint}},
+	{[]string{"Tool", "The served /openapi.json"}, []part{lint, generate}},
 }
 
 type table struct {
