@@ -173,7 +173,12 @@ func TestRequests(t *testing.T) {
 		{name: "a bomb", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload, "Content-Encoding": "gzip"}, body: pack(strings.Repeat("0", 64<<20)), want: 413},
 		{name: "too large", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload}, body: strings.Repeat("0", 3<<20), want: 413},
 		{name: "of another type", method: "POST", path: s.path() + "/git-upload-pack", body: flush, want: 415},
-		{name: "another method", method: "PUT", path: s.path() + "/info/refs?service=git-upload-pack", want: 404},
+		{name: "another method", method: "PUT", path: s.path() + "/info/refs?service=git-upload-pack", want: 405},
+		{name: "to read what is posted to", path: s.path() + "/git-upload-pack", want: 405},
+		{name: "which methods", method: "OPTIONS", path: s.path() + "/info/refs", user: "-", want: 204},
+		{name: "which methods, to post", method: "OPTIONS", path: s.path() + "/git-upload-pack", user: "-", want: 204},
+		{name: "another page's browser asks first", method: "OPTIONS", path: s.path() + "/info/refs", user: "-", header: map[string]string{"Origin": "https://evil.example"}, want: 403},
+		{name: "references, without a body", method: "HEAD", path: s.path() + "/info/refs?service=git-upload-pack", want: 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.method == "" {
@@ -204,6 +209,9 @@ func TestRequests(t *testing.T) {
 			}
 			if asks := strings.HasPrefix(answer.Header.Get("WWW-Authenticate"), "Basic "); asks != (test.want == 401) {
 				t.Errorf("WWW-Authenticate %q", answer.Header.Get("WWW-Authenticate"))
+			}
+			if allow := answer.Header.Get("Allow"); strings.Contains(allow, "OPTIONS") != (test.want == 405 || test.want == 204) {
+				t.Errorf("Allow %q", allow)
 			}
 			if strings.Contains(string(text), s.dir) {
 				t.Errorf("the answer shows a folder: %s", text)
