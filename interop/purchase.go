@@ -27,6 +27,7 @@ type purchase struct {
 	packages  []string // that do the client's part
 	program   string   // in build/ of the folder
 	folder    string   // "" is examples/typescript
+	token     string   // the request token; "" is a fresh one
 	maxAmount string   // the client's spend control, atomic units
 	result    outcome
 }
@@ -47,11 +48,11 @@ const (
 // purchases runs the examples.
 func purchases(ctx context.Context, d *demo) (rows []row, err error) {
 	for _, p := range []purchase{
-		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "", price, admitted},
-		{[]string{"@x402/core", "@x402/evm", "ethers"}, "ethers.js", "", price, admitted},
-		{[]string{"@x402/fetch", "@x402/evm", "viem"}, "fetch.js", "", price, admitted},
-		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "", belowPrice, unsigned},
-		{[]string{"@x402/fetch", "@x402/evm", "viem"}, "fetch.js", "", belowPrice, unsigned},
+		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "", "", price, admitted},
+		{[]string{"@x402/core", "@x402/evm", "ethers"}, "ethers.js", "", "", price, admitted},
+		{[]string{"@x402/fetch", "@x402/evm", "viem"}, "fetch.js", "", "", price, admitted},
+		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "", "", belowPrice, unsigned},
+		{[]string{"@x402/fetch", "@x402/evm", "viem"}, "fetch.js", "", "", belowPrice, unsigned},
 	} {
 		client, err := p.client()
 		if err != nil {
@@ -89,6 +90,9 @@ func (p purchase) check(ctx context.Context, d *demo) error {
 	program := exec.CommandContext(ctx, "node", filepath.Join(cmp.Or(p.folder, typescript), "build", p.program))
 	program.Env = append(os.Environ(),
 		"BOXOFFICE_URL="+d.BaseURL, "BOXOFFICE_PRIVATE_KEY="+d.Payer.PrivateKey, "ASSET="+d.Asset, "MAX_AMOUNT="+p.maxAmount)
+	if p.token != "" {
+		program.Env = append(program.Env, "BOXOFFICE_TOKEN="+p.token)
+	}
 	program.Stdout, program.Stderr = &stdout, &stderr
 	failed := program.Run()
 	after, err := transfers(ctx, d)
