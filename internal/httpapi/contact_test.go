@@ -179,6 +179,41 @@ func TestBodiesOnTheWire(t *testing.T) {
 	}
 }
 
+// Who sends the whole body before it reads hears the refusal, also where the
+// connection ends with it: proxies speak HTTP/1.0 like that, and a connection that
+// is reset is 502 to them.
+func TestRefusalsReachWhoSendsTheBodyFirst(t *testing.T) {
+	s := serve(t)
+	for _, end := range []string{"HTTP/1.0\r\n", "HTTP/1.1\r\nConnection: close\r\n"} {
+		for name, test := range map[string]struct {
+			request string
+			length  int
+			status  int
+		}{
+			"too large":       {"POST /requests/quote " + end + authorized, boxoffice.MaxBodyBytes + 1, 413},
+			"a megabyte":      {"POST /requests/quote " + end + authorized, 1 << 20, 413},
+			"no token":        {"POST /requests/quote " + end + hosted, 12 << 10, 401},
+			"another origin":  {"POST /requests/quote " + end + authorized + "Origin: null\r\n", 12 << 10, 403},
+			"no such method":  {"PUT /jobs " + end + hosted, 12 << 10, 405},
+			"no such address": {"POST /nothing " + end + hosted, 12 << 10, 404},
+			"a free document": {"GET /openapi.json " + end + hosted, 12 << 10, 200},
+		} {
+			t.Run(end[:8]+" "+name, func(t *testing.T) {
+				l := s.dial()
+				sent := make(chan error, 1)
+				go func() {
+					_, err := fmt.Fprintf(l.Conn, "%sContent-Length: %d\r\n\r\n%s", test.request, test.length, strings.Repeat("x", test.length))
+					sent <- err
+				}()
+				l.answer("POST").wantStatus(t, test.status)
+				l.wantEnd()
+				l.Conn.Close()
+				<-sent
+			})
+		}
+	}
+}
+
 // plain sends a request that says exactly what it is given, with no part of the
 // client's own, and returns the bytes of the answer as they came.
 func (s *service) plain(method, path string, edits ...edit) reply {

@@ -90,7 +90,7 @@ func New(config Config) http.Handler {
 		}
 	}
 	d.mux.HandleFunc("/", d.elsewhere)
-	return d
+	return Linger(d)
 }
 
 type door struct {
