@@ -42,7 +42,8 @@ const (
 func (g *Git) Handler(jobs Jobs) http.Handler {
 	s := &server{git: g, jobs: jobs}
 	if base, err := url.Parse(g.config.BaseURL); err == nil {
-		s.origin = base.Scheme + "://" + base.Host
+		implied := map[string]string{"http": ":80", "https": ":443"}[base.Scheme]
+		s.origin = base.Scheme + "://" + strings.TrimSuffix(strings.ToLower(base.Host), implied)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/git/{repo}/info/refs", s.protected("GET, HEAD, OPTIONS", s.advertise))

@@ -220,6 +220,31 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// A browser writes an origin in lowercase and without the port of its scheme.
+func TestOriginAsBrowsersWriteIt(t *testing.T) {
+	for base, origin := range map[string]string{
+		"https://Boxoffice.Example:443": "https://boxoffice.example",
+		"http://boxoffice.example:80/x": "http://boxoffice.example",
+		"http://127.0.0.1:8402":         "http://127.0.0.1:8402",
+	} {
+		s := openShop(t, func(c *delivery.Config) { c.BaseURL = base })
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+s.path()+"/info/refs?service=git-upload-pack", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.SetBasicAuth("x", s.token.Reveal())
+		r.Header.Set("Origin", origin)
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("at %s, %s is answered %d", base, origin, answer.StatusCode)
+		}
+	}
+}
+
 func TestReadsAtOnceAreBounded(t *testing.T) {
 	s := openShop(t, func(c *delivery.Config) { c.MaxReads = 1 })
 	handler := s.Handler(owners{s.job.ID: s.token.Requester()})
