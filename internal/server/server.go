@@ -300,9 +300,9 @@ type checkedChain struct {
 	server *Server
 }
 
-func (c checkedChain) Standing(ctx context.Context, permits []payment.Permit) ([]payment.Standing, error) {
+func (c checkedChain) Standing(ctx context.Context, permits []payment.Permit, approvals ...payment.Approval) ([]payment.Standing, error) {
 	if err := c.server.chainHealth(); err != nil {
 		return nil, err
 	}
-	return c.Chain.Standing(ctx, permits)
+	return c.Chain.Standing(ctx, permits, approvals...)
 }

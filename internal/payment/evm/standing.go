@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"boxoffice"
 	"boxoffice/internal/payment"
@@ -23,7 +24,9 @@ import (
 // take. Any other failure is believed only when the permit fails alone as well,
 // with the gas of a transaction of its own, in a second round trip: an owner
 // with code can burn the gas of those behind it, and they must not be blamed.
-func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payment.Standing, error) {
+//
+// Owners are asked about their approvals in the same round trip.
+func (c *Chain) Standing(ctx context.Context, permits []payment.Permit, approvals ...payment.Approval) ([]payment.Standing, error) {
 	if len(permits) == 0 {
 		return nil, nil
 	}
@@ -43,6 +46,10 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payme
 	for i, p := range permits {
 		settles[i] = call{to: c.cfg.Proxy, data: packSettle(p), gas: c.cfg.GasPerSettle}
 	}
+	questions := slices.Concat(plan.calls, settles)
+	for i, approval := range approvals {
+		questions = append(questions, c.approvalCall(permits[i].From, approval))
+	}
 	codes := make(map[common.Address]*hexutil.Bytes)
 	// Asked in the same round trip, it says how far the node is that answers.
 	var block hexutil.Uint64
@@ -53,7 +60,7 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payme
 			along = append(along, codeRequest(p.From, codes[p.From]))
 		}
 	}
-	outcomes, inOrder, err := c.try(ctx, op, latest, append(plan.calls, settles...), along...)
+	outcomes, inOrder, err := c.try(ctx, op, latest, questions, along...)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +82,11 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payme
 		s.Balance, s.Allowance = amountOf(words[0]), amountOf(words[1])
 		s.Spent = bitmap(words[2]).spent(p.Nonce)
 		s.Code = len(*codes[p.From]) > 0
+		if s.Code && i < len(approvals) {
+			if s.Approved, err = approves(simulated[len(permits)+i]); err != nil {
+				return nil, err
+			}
+		}
 		s.Block = uint64(block)
 		obstacle := left.obstacle(p, *s, c.cfg.Permit2)
 		switch {
