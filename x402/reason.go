@@ -40,4 +40,5 @@ const (
 	ReasonQuoteApprovalWallet Reason = "quote_approval_wallet_mismatch" // the quote approval was signed by another wallet than the payment, or over other data
 	ReasonPayer               Reason = "payer_mismatch"                 // quote.payer names another wallet
 	ReasonNonceSpent          Reason = "permit2_nonce_spent"            // the nonce was used, by a payment that was not this one
+	ReasonTransferNotExact    Reason = "transfer_not_exact"             // the recipient would get more or less of the token than was signed
 )
