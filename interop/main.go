@@ -66,11 +66,12 @@ func run(ctx context.Context) (err error) {
 }
 
 // folders are those whose pinned packages are installed first.
-var folders = []string{typescript, linters}
+var folders = []string{typescript, linters, anvilFolder}
 
 // tables are what the page shows, and how each of its rows is seen to be true.
 var tables = []table{
 	{[]string{"Client", "Transfer", "Chain", "Result"}, []part{purchases}},
+	{[]string{"Node, with the deployed Permit2 and Multicall3", "Token", "What happens", "Result"}, []part{onAnvil}},
 	{[]string{"Linter, its recommended OpenAPI rules", "The served /openapi.json"}, []part{lint}},
 }
 
