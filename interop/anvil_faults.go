@@ -38,6 +38,7 @@ func (a *anvil) faults(ctx context.Context) (rows []row, err error) {
 	for _, f := range []fault{
 		{"the pool drops the transaction, then everything", "sent again, " + string(admitted), confirmations(2), dropped},
 		{"a reorganisation before the confirmations leaves it out", "sent again, " + string(admitted), confirmations(3), reorganised},
+		{"a reorganisation before the confirmations moves it to a later block", "followed there, " + string(admitted), confirmations(3), moved},
 		{"the chain is rolled back to before it", "sent again, " + string(admitted), confirmations(3), rolledBack},
 		{"a reorganisation deeper than the confirmations", "stays admitted, settled again, exactly one transfer", func(c *server.Config) {
 			c.Chain.Confirmations, c.Settlement.Recheck = 1, 100*milliseconds
@@ -203,6 +204,34 @@ func reorganised(ctx context.Context, s *service) error {
 	return s.finish(ctx, purchase)
 }
 
+func moved(ctx context.Context, s *service) error {
+	purchase := s.start(ctx, 0)
+	sent, err := s.mined(ctx)
+	if err != nil {
+		return err
+	}
+	var raw hexutil.Bytes
+	if err := s.call(ctx, &raw, "eth_getRawTransactionByHash", sent.Hash); err != nil {
+		return err
+	}
+	before, err := s.TransactionReceipt(ctx, sent.Hash)
+	if err != nil {
+		return err
+	}
+	later := []any{raw, 1} // into the second of the new blocks
+	if err := errors.Join(s.mine(ctx, 1), s.call(ctx, nil, "anvil_reorg", 2, []any{later})); err != nil {
+		return err
+	}
+	after, err := s.TransactionReceipt(ctx, sent.Hash)
+	if err != nil {
+		return err
+	}
+	if after.BlockNumber.Cmp(before.BlockNumber) <= 0 {
+		return fmt.Errorf("the settlement went from block %d to %d", before.BlockNumber, after.BlockNumber)
+	}
+	return s.finish(ctx, purchase)
+}
+
 func rolledBack(ctx context.Context, s *service) error {
 	purchase := s.start(ctx, 0)
 	sent, err := s.mined(ctx)
@@ -242,18 +271,19 @@ func takenBack(ctx context.Context, s *service) error {
 	if err := s.gone(ctx, sent.Hash); err != nil {
 		return err
 	}
-	err = await(ctx, "the transfer to be there again", func() (bool, error) {
+	return await(ctx, "the order to be where its transfer is again", func() (bool, error) {
 		if err := s.mine(ctx, 1); err != nil {
 			return false, err
 		}
-		logs, err := s.received(ctx, s.token, s.payTo)
-		return len(logs) > 0, err
+		if logs, err := s.received(ctx, s.token, s.payTo); err != nil || len(logs) == 0 {
+			return false, err
+		}
+		status, err := purchase.buyer.Status(ctx, purchase.status.Order.ID)
+		if err != nil || status.Status != boxoffice.Admitted {
+			return false, fmt.Errorf("the order is %q (%w)", status.Status, err)
+		}
+		return s.prove(ctx, status) == nil, nil
 	})
-	if err != nil {
-		return err
-	}
-	status, err := purchase.buyer.Status(ctx, purchase.status.Order.ID)
-	return errors.Join(err, s.prove(ctx, status))
 }
 
 func outbid(ctx context.Context, s *service) error {

@@ -180,29 +180,33 @@ func (s *service) buy(ctx context.Context, payer int) (boxoffice.Status, error) 
 }
 
 // prove compares orders with the chain: each is admitted, and the recipient got
-// the price once for each, in the transaction that its status names, and
-// nothing else.
+// the price once for each, in the transaction and the block that its status
+// names, and nothing else.
 func (s *service) prove(ctx context.Context, orders ...boxoffice.Status) error {
 	logs, err := s.received(ctx, s.token, s.payTo)
 	if err != nil {
 		return err
 	}
-	moved := map[common.Hash]int{}
+	type place struct {
+		tx    common.Hash
+		block uint64
+	}
+	moved := map[place]int{}
 	for _, log := range logs {
 		if amount := common.BytesToHash(log.Data).Big(); !amount.IsUint64() || amount.Uint64() != price {
 			return fmt.Errorf("transaction %s moved %s, not the price", log.TxHash, amount)
 		}
-		moved[log.TxHash]++
+		moved[place{log.TxHash, log.BlockNumber}]++
 	}
 	for _, order := range orders {
 		if order.Status != boxoffice.Admitted {
 			return fmt.Errorf("order %s is %s", order.Order.ID, order.Status)
 		}
-		moved[*order.Payment.TransactionHash]--
+		moved[place{*order.Payment.TransactionHash, *order.Payment.BlockNumber}]--
 	}
-	for tx, left := range moved {
+	for at, left := range moved {
 		if left != 0 {
-			return fmt.Errorf("transaction %s has %d transfers more than orders", tx, left)
+			return fmt.Errorf("transaction %s in block %d has %d transfers more than orders", at.tx, at.block, left)
 		}
 	}
 	return nil
