@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"os"
 	"os/exec"
@@ -131,8 +132,7 @@ func (a *anvil) start(ctx context.Context) error {
 		}
 	}
 	go func() { // it tells of every request
-		for said.Scan() {
-		}
+		_, _ = io.Copy(io.Discard, stdout)
 		close(a.drained)
 	}()
 	if a.url == "" {
@@ -174,9 +174,7 @@ func (a *anvil) end() error {
 	if a.command != nil && a.command.Process != nil {
 		err = a.command.Process.Signal(os.Interrupt)
 		<-a.drained
-		if failed := a.command.Wait(); a.command.ProcessState == nil {
-			err = errors.Join(err, failed)
-		}
+		_ = a.command.Wait() // however it takes the interrupt
 	}
 	return errors.Join(err, os.RemoveAll(a.folder))
 }
