@@ -66,11 +66,12 @@ func run(ctx context.Context) (err error) {
 }
 
 // folders are those whose pinned packages are installed first.
-var folders = []string{typescript, linters, generated, browserFolder, smartWallets}
+var folders = []string{typescript, linters, generated, browserFolder, smartWallets, anvilFolder}
 
 // tables are what the page shows, and how each of its rows is seen to be true.
 var tables = []table{
 	{[]string{"Client", "Transfer", "Chain", "Result"}, []part{purchases, wallets}},
+	{[]string{"Node, with the deployed Permit2 and Multicall3", "Token", "What happens", "Result"}, []part{onAnvil}},
 	{[]string{"Tool", "The served /openapi.json"}, []part{lint, generate}},
 	{[]string{"Tool", "What it did", "Result"}, []part{contact}},
 }
