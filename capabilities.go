@@ -81,6 +81,7 @@ type Limits struct {
 	BodyBytes               int                     `json:"bodyBytes"`
 	PaymentHeaderCharacters int                     `json:"paymentHeaderCharacters"`
 	Actions                 map[string]ActionLimits `json:"actions"`
+	RepositoryHosts         []string                `json:"repositoryHosts"` // that a repoUrl may name
 }
 
 // ActionLimits is the limits of one action (spec.md §2.3); absent ones do not apply.

@@ -33,6 +33,7 @@ var Reasons = []ReasonInfo{
 	{x402.ReasonNonceSpent, "The permit's nonce was used by something other than this payment.", "Sign with a nonce that is free."},
 	{x402.ReasonProxyNotDeployed, "The network has no x402 exact proxy.", "Nothing: the operator has to correct the network."},
 	{x402.ReasonSimulation, "Settling would revert for a cause that no other reason names.", "Check that the token lets the wallet transfer, then sign again."},
+	{x402.ReasonTransferNotExact, "The token would not bring the recipient the exact amount: it takes a fee on transfers, say.", "Nothing: the operator has to sell for a token that moves what it is asked to move."},
 	{x402.ReasonTransactionFailed, "The settlement was mined and this payment in it reverted; or so did another of this contract wallet within the hour, which simulations had passed.", "Read the order; sign again while the quote lives, or with another wallet."},
 	{x402.ReasonTransferMissing, "The nonce was spent without the transfer that was signed.", "Read the order; sign again with a free nonce while the quote lives."},
 }

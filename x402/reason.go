@@ -40,4 +40,5 @@ const (
 	ReasonQuoteApprovalWallet Reason = "quote_approval_wallet_mismatch" // the quote approval is not that of the paying wallet over this quote and this payment
 	ReasonPayer               Reason = "payer_mismatch"                 // quote.payer names another wallet
 	ReasonNonceSpent          Reason = "permit2_nonce_spent"            // the nonce was used, by a payment that was not this one
+	ReasonTransferNotExact    Reason = "transfer_not_exact"             // the recipient would get more or less of the token than was signed
 )

@@ -20,6 +20,7 @@ func (s *Server) capabilities(catalog *action.Catalog) boxoffice.Capabilities {
 		Actions: catalog.Policies(),
 		Limits: boxoffice.Limits{
 			BodyBytes: boxoffice.MaxBodyBytes, PaymentHeaderCharacters: x402.MaxHeaderLength, Actions: catalog.Limits(),
+			RepositoryHosts: append([]string{}, s.Delivery.AllowedHosts...),
 		},
 		Launches: catalog.Launches(),
 		Authentication: boxoffice.Authentication{

@@ -23,6 +23,7 @@ import (
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
 	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/work/delivery"
 )
 
 // Options is what New needs beside the configuration.
@@ -116,7 +117,14 @@ func (s *Server) listen(address string) (err error) {
 }
 
 func (s *Server) catalog() (*action.Catalog, error) {
-	config := action.Config{Payment: s.paymentTerms(), Prices: s.Payment.Prices, Launches: s.Launches.terms(), Live: s.launches.Live, Originals: s.store}
+	hosts, err := delivery.NewHosts(s.Delivery.AllowedHosts)
+	if err != nil {
+		return nil, err
+	}
+	config := action.Config{
+		Payment: s.paymentTerms(), Prices: s.Payment.Prices, Launches: s.Launches.terms(), Live: s.launches.Live,
+		Delivers: hosts.Check, Originals: s.store,
+	}
 	if s.Judge.URL != "" {
 		config.Judge = judge.HTTP{URL: s.Judge.URL, Timeout: time.Duration(s.Judge.Timeout)}
 	}
