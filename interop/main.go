@@ -66,11 +66,12 @@ func run(ctx context.Context) (err error) {
 }
 
 // folders are those whose pinned packages are installed first.
-var folders = []string{typescript, linters}
+var folders = []string{typescript, linters, official}
 
 // tables are what the page shows, and how each of its rows is seen to be true.
 var tables = []table{
 	{[]string{"Client", "Transfer", "Chain", "Result"}, []part{purchases}},
+	{[]string{"Server", "Facilitator", "Client", "What breaks", "Result"}, []part{throughOfficial, throughOurs}},
 	{[]string{"Linter, its recommended OpenAPI rules", "The served /openapi.json"}, []part{lint}},
 }
 
@@ -106,12 +107,14 @@ type demo struct {
 	folder  string
 	BaseURL string `json:"baseUrl"`
 	RPCURL  string `json:"rpcUrl"`
+	ChainID uint64 `json:"chainId"`
 	Asset   string `json:"asset"`
 	PayTo   string `json:"payTo"`
 	Payer   struct {
 		Address    string `json:"address"`
 		PrivateKey string `json:"privateKey"`
 	} `json:"payer"`
+	ConfigFile string `json:"configFile"`
 }
 
 // startDemo builds and starts a demo on free ports and returns when it is ready.
