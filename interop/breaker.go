@@ -16,6 +16,7 @@ import (
 type breaker struct {
 	url      string
 	backend  string
+	sent     func() (uint64, error) // how many transactions the backend's wallet has sent
 	listener net.Listener
 	serving  sync.WaitGroup
 
@@ -31,11 +32,12 @@ type cut string
 const (
 	whole        cut = "whole"
 	onDelivery   cut = "cut as the call was delivered"
+	onBroadcast  cut = "cut when the transaction was broadcast"
 	beforeAnswer cut = "cut when the answer was ready"
 	inAnswer     cut = "cut in the middle of the answer"
 )
 
-func newBreaker(ctx context.Context, backend string) (*breaker, error) {
+func newBreaker(ctx context.Context, backend string, sent func() (uint64, error)) (*breaker, error) {
 	address, err := url.Parse(backend)
 	if err != nil {
 		return nil, err
@@ -44,7 +46,7 @@ func newBreaker(ctx context.Context, backend string) (*breaker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &breaker{url: "http://" + listener.Addr().String(), backend: address.Host, listener: listener}
+	b := &breaker{url: "http://" + listener.Addr().String(), backend: address.Host, listener: listener, sent: sent}
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	b.serving.Go(func() {
 		defer stop()
@@ -53,7 +55,7 @@ func newBreaker(ctx context.Context, backend string) (*breaker, error) {
 			if err != nil {
 				return
 			}
-			go b.serve(conn)
+			go b.serve(ctx, conn)
 		}
 	})
 	return b, nil
@@ -91,16 +93,16 @@ func (b *breaker) breaks(path string) cut {
 }
 
 // serve passes on the calls of a connection, each over one of its own.
-func (b *breaker) serve(conn net.Conn) {
+func (b *breaker) serve(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	calls := bufio.NewReader(conn)
-	for b.pass(conn, calls) == nil {
+	for b.pass(ctx, conn, calls) == nil {
 	}
 }
 
 var errCut = errors.New("cut")
 
-func (b *breaker) pass(conn net.Conn, calls *bufio.Reader) error {
+func (b *breaker) pass(ctx context.Context, conn net.Conn, calls *bufio.Reader) error {
 	call, err := http.ReadRequest(calls)
 	if err != nil {
 		return err
@@ -110,12 +112,22 @@ func (b *breaker) pass(conn net.Conn, calls *bufio.Reader) error {
 		return err
 	}
 	defer backend.Close()
+	before, err := b.sent()
+	if err != nil {
+		return err
+	}
 	if err := call.Write(backend); err != nil {
 		return err
 	}
 	at := b.breaks(call.URL.Path)
-	if at == onDelivery {
+	switch at {
+	case onDelivery:
 		return errCut
+	case onBroadcast:
+		return errors.Join(errCut, until(ctx, func() (bool, error) {
+			now, err := b.sent()
+			return now > before, err
+		}))
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(backend), call)
 	if err != nil {

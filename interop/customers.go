@@ -34,15 +34,27 @@ type sale struct {
 	result   string
 }
 
+const (
+	afterAll = "402, then 200 with PAYMENT-RESPONSE, exactly one transfer"
+	onceOnly = "200 with PAYMENT-RESPONSE, then 402, exactly one transfer"
+)
+
 var sales = []sale{
-	{"/work", "", whole, 0, false, 1, 200, "200 with PAYMENT-RESPONSE, exactly one transfer"},
+	{"/work", "", whole, 1, false, 1, 200, onceOnly},
+	{"/upfront", "", whole, 1, false, 1, 200, onceOnly},
+	{"/work", "", whole, 4, true, 1, 0, "200 once and 402 else, exactly one transfer"},
+	{"/upfront", "", whole, 4, true, 1, 0, "200 once and 402 else, exactly one transfer"},
+	{"/work", x402.PathVerify, onDelivery, 1, false, 1, 402, afterAll},
+	{"/work", x402.PathSettle, onBroadcast, 1, false, 1, 402, afterAll},
+	{"/upfront", x402.PathSettle, onBroadcast, 1, false, 1, 402, afterAll},
+	{"/work", x402.PathSettle, inAnswer, 1, false, 0, 402, "402 and 402, exactly one transfer: the facilitator had answered, and serves nobody twice"},
 }
 
 // throughOurs sells with the official resource server, which settles through
 // boxoffice facilitator, and sees that a payment is exactly one transfer and
 // serves the resource exactly once.
 func throughOurs(ctx context.Context, d *demo) (rows []row, err error) {
-	key, _, err := newWallet(ctx, d)
+	key, wallet, err := newWallet(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +65,7 @@ func throughOurs(ctx context.Context, d *demo) (rows []row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, facilitator.end()) }()
-	line, err := newBreaker(ctx, "http://"+facilitator.config.Facilitator.Listen)
+	line, err := newBreaker(ctx, "http://"+facilitator.config.Facilitator.Listen, d.sent(ctx, wallet))
 	if err != nil {
 		return nil, err
 	}

@@ -199,6 +199,18 @@ func newWallet(ctx context.Context, d *demo) (key string, address common.Address
 	return hex.EncodeToString(crypto.FromECDSA(secret)), address, send(ctx, d, payer, address, big.NewInt(1e18))
 }
 
+// sent returns how many transactions an account has broadcast.
+func (d *demo) sent(ctx context.Context, account common.Address) func() (uint64, error) {
+	return func() (uint64, error) {
+		chain, err := ethclient.DialContext(ctx, d.RPCURL)
+		if err != nil {
+			return 0, err
+		}
+		defer chain.Close()
+		return chain.PendingNonceAt(ctx, account)
+	}
+}
+
 // send moves coins and waits until they are there.
 func send(ctx context.Context, d *demo, from *ecdsa.PrivateKey, to common.Address, value *big.Int) error {
 	chain, err := ethclient.DialContext(ctx, d.RPCURL)

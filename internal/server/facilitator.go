@@ -69,6 +69,7 @@ func (s *Server) openFacilitator(ctx context.Context) (err error) {
 	s.openSettlement(door.Decided)
 	s.handler = door.Handler(facilitator.DoorConfig{
 		Token: os.Getenv("BOXOFFICE_FACILITATOR_TOKEN"), PerSecond: s.Facilitator.Rate.PerSecond, Burst: s.Facilitator.Rate.Burst,
+		TrustedProxies: s.Limits.TrustedProxies,
 	})
 	return s.listen(s.Facilitator.Listen)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,9 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
+// as names the caller of a call.
+func as(key string) func(map[string]any) { return func(wire map[string]any) { wire["key"] = key } }
+
 // call posts to the facilitator as another server would.
 func (c *carrier) call(path string, payload x402.Payload, terms x402.Requirements, change ...func(map[string]any)) (int, []byte) {
 	c.t.Helper()
@@ -31,8 +35,17 @@ func (c *carrier) call(path string, payload x402.Payload, terms x402.Requirement
 	for _, with := range change {
 		with(wire)
 	}
+	key, _ := wire["key"].(string)
+	delete(wire, "key")
 	body := asJSON(c.t, map[string]any{"x402Version": 2, "paymentPayload": wire, "paymentRequirements": terms})
-	response, err := http.Post(c.gate.URL+path, "application/json", bytes.NewReader([]byte(body)))
+	request, err := http.NewRequest(http.MethodPost, c.gate.URL+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -65,10 +78,17 @@ func foreignPayment(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, no
 	return payload, terms
 }
 
-// Twenty equal calls at once are one payment with one outcome; another payload
-// with the same nonce is refused; what was submitted is not valid to be sold
-// again.
+// Twenty equal calls at once are one payment; another payload with the same
+// nonce is refused. One caller is told that it is settled: a server that does not
+// know a repeated payment from a new one serves once. Who names itself is told
+// again, and what was told cannot be sold again.
 func TestFacilitatorIsIdempotent(t *testing.T) {
+	for name, key := range map[string]string{"without a memory": "", "with a memory": "sale 7"} {
+		t.Run(name, func(t *testing.T) { settleTwentyTimes(t, key) })
+	}
+}
+
+func settleTwentyTimes(t *testing.T, key string) {
 	w, c := startCarried(t)
 	payer := w.NewKey()
 	if err := w.Chain.Fund(t.Context(), crypto.PubkeyToAddress(payer.PublicKey), devchain.Ether(1), servertest.Price.Big()); err != nil {
@@ -84,43 +104,61 @@ func TestFacilitatorIsIdempotent(t *testing.T) {
 			wire["extensions"] = map[string]any{"bazaar": map[string]any{"info": "x"}}
 		}
 	}
-	if status, body := c.call(x402.PathVerify, payload, terms, resource("https://a.example")); status != 200 || !bytes.Contains(body, []byte(`"isValid":true`)) {
-		t.Fatalf("answered %d %s", status, body)
+	here := resource("https://a.example")
+	verify := func(key string) (said x402.Verification) {
+		t.Helper()
+		status, body := c.call(x402.PathVerify, payload, terms, here, as(key))
+		if err := json.Unmarshal(body, &said); err != nil || status != http.StatusOK {
+			t.Fatalf("answered %d %s", status, body)
+		}
+		return said
+	}
+	settle := func(key string) (said x402.Settlement) {
+		status, body := c.call(x402.PathSettle, payload, terms, here, as(key))
+		if err := json.Unmarshal(body, &said); err != nil || status != http.StatusOK {
+			t.Errorf("answered %d %s", status, body)
+		}
+		return said
+	}
+	if said := verify(key); !said.IsValid {
+		t.Fatalf("verified as %+v", said)
 	}
 	answers := make([]x402.Settlement, 20)
 	var group sync.WaitGroup
 	for i := range answers {
-		group.Go(func() {
-			status, body := c.call(x402.PathSettle, payload, terms, resource("https://a.example"))
-			if err := json.Unmarshal(body, &answers[i]); err != nil || status != http.StatusOK {
-				t.Errorf("answered %d %s", status, body)
-			}
-		})
+		group.Go(func() { answers[i] = settle(key) })
 	}
 	group.Wait()
+	mustHave(t, w, 1)
+	told := slices.DeleteFunc(slices.Clone(answers), func(a x402.Settlement) bool { return !a.Success })
+	want := 1
+	if key != "" {
+		want = len(answers)
+	}
+	if len(told) != want || told[0] != told[len(told)-1] {
+		t.Fatalf("%d of %d calls were told success, as %+v", len(told), len(answers), answers)
+	}
 	for _, answer := range answers {
-		if !answer.Success || answer != answers[0] {
-			t.Errorf("answered %+v, and %+v", answer, answers[0])
+		if !answer.Success && answer.ErrorReason != x402.ReasonInvalidNonce {
+			t.Errorf("answered %+v", answer)
 		}
 	}
-	mustHave(t, w, 1)
 
-	_, body := c.call(x402.PathSettle, payload, terms, resource("https://b.example"))
+	_, body := c.call(x402.PathSettle, payload, terms, resource("https://b.example"), as(key))
 	var other x402.Settlement
 	if json.Unmarshal(body, &other); other.Success || other.ErrorReason != x402.ReasonOtherPayload {
 		t.Errorf("another payload was answered %s", body)
 	}
-	_, body = c.call(x402.PathVerify, payload, terms, resource("https://a.example"))
-	var verified x402.Verification
-	if json.Unmarshal(body, &verified); verified.IsValid || verified.InvalidReason != x402.ReasonInvalidNonce {
-		t.Errorf("a settled payment was verified as %s", body)
-	}
 	c.halt()
 	c.start()
-	_, body = c.call(x402.PathSettle, payload, terms, resource("https://a.example"))
-	var again x402.Settlement
-	if json.Unmarshal(body, &again); again != answers[0] {
-		t.Errorf("after a restart answered %s", body)
+	for _, caller := range []string{"", key, "sale 8"} {
+		mine := caller != "" && caller == key
+		if said := verify(caller); said.IsValid != mine || !mine && said.InvalidReason != x402.ReasonInvalidNonce {
+			t.Errorf("%q: verified as %+v", caller, said)
+		}
+		if said := settle(caller); mine && said != told[0] || !mine && (said.Success || said.ErrorReason != x402.ReasonInvalidNonce) {
+			t.Errorf("%q: after a restart answered %+v", caller, said)
+		}
 	}
 	mustHave(t, w, 1)
 }
@@ -204,8 +242,8 @@ func TestFacilitatorPending(t *testing.T) {
 	}
 	_, body := c.call(x402.PathVerify, payload, terms)
 	var verified x402.Verification
-	if json.Unmarshal(body, &verified); verified.IsValid || verified.InvalidReason != x402.ReasonPending {
-		t.Errorf("verified as %s", body)
+	if json.Unmarshal(body, &verified); !verified.IsValid {
+		t.Errorf("verified as %s, and its server could not learn the outcome", body)
 	}
 	for range 3 {
 		if _, err := w.Chain.Mine(t.Context()); err != nil {

@@ -5,8 +5,9 @@ import { ExactEvmScheme } from "@x402/evm/exact/client";
 import { decodePaymentResponseHeader, wrapFetchWithPayment } from "@x402/fetch";
 import { privateKeyToAccount } from "viem/accounts";
 
-const { RESOURCE, PRIVATE_KEY, AGAIN, AT_ONCE } = process.env;
+const { RESOURCE, PRIVATE_KEY, ASSET, AGAIN, AT_ONCE } = process.env;
 const client = new x402Client().register("eip155:*", new ExactEvmScheme(privateKeyToAccount(PRIVATE_KEY)));
+client.setSpendControls({ allowedAssets: [{ network: "eip155:*", asset: ASSET, maxAmountPerPayment: "1000000000000000" }] });
 let paid;
 const copies = [];
 const watched = async (request) => {
