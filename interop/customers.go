@@ -92,7 +92,7 @@ func throughOurs(ctx context.Context, d *demo) (rows []row, err error) {
 	}
 	for _, s := range sales {
 		if err := s.run(ctx, &world, shop, line); err != nil {
-			return nil, fmt.Errorf("%+v: %w\n%s", s, err, &shop.stderr)
+			return nil, fmt.Errorf("%+v: %w\n%s", s, err, shop.said())
 		}
 		rows = append(rows, row{seller + ", " + s.resource, "boxoffice facilitator", customer, s.breaks(), s.result})
 	}

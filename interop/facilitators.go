@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,16 +17,20 @@ import (
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
 var official = filepath.Join("interop", "facilitator")
 
+// setting is how our service and the facilitator that it settles through are set up.
+type setting struct {
+	node  bool // our service asks the chain too; if not, the facilitator's word decides
+	hasty bool // the facilitator answers settlement_pending before the transaction is mined
+}
+
 // passage is one purchase of our service, which settles through the official
 // facilitator, over a connection that breaks.
 type passage struct {
-	node   bool // our service asks the chain too; if not, the facilitator's word decides
 	client string
 	path   string // of the call that breaks, "" for none
 	cut    cut
@@ -41,58 +44,103 @@ const (
 	later = "pending, exactly one transfer; admitted as soon as a node is configured"
 )
 
-var passages = []passage{
-	{true, ourClient, "", whole, string(admitted)},
-	{true, example, "", whole, string(admitted)},
-	{true, ourClient, x402.PathSettle, onDelivery, string(admitted)},
-	{true, example, x402.PathSettle, onBroadcast, string(admitted)},
-	{true, ourClient, x402.PathSettle, inAnswer, string(admitted)},
-	{false, ourClient, "", whole, string(admitted)},
-	{false, example, "", whole, string(admitted)},
-	{false, ourClient, x402.PathVerify, onDelivery, string(admitted)},
-	{false, ourClient, x402.PathVerify, inAnswer, string(admitted)},
-	{false, ourClient, x402.PathSettle, onBroadcast, later},
+var settings = []struct {
+	setting
+	passages []passage
+}{
+	{setting{node: true}, []passage{
+		{ourClient, "", whole, string(admitted)},
+		{example, "", whole, string(admitted)},
+		{ourClient, x402.PathSettle, onDelivery, string(admitted)},
+		{example, x402.PathSettle, onBroadcast, string(admitted)},
+		{ourClient, x402.PathSettle, inAnswer, string(admitted)},
+	}},
+	{setting{hasty: true}, []passage{
+		{ourClient, "", whole, string(admitted)},
+	}},
+	{setting{}, []passage{
+		{example, "", whole, string(admitted)},
+		{ourClient, x402.PathVerify, onDelivery, string(admitted)},
+		{ourClient, x402.PathVerify, inAnswer, string(admitted)},
+		{ourClient, x402.PathSettle, onBroadcast, later},
+	}},
 }
 
 // throughOfficial buys of boxoffice serve, which settles through the official
 // facilitator, and sees that each order is admitted after exactly one transfer
 // and that the operator is shown one payment for it.
 func throughOfficial(ctx context.Context, d *demo) (rows []row, err error) {
+	for _, s := range settings {
+		more, err := s.run(ctx, d, s.passages)
+		if err != nil {
+			return nil, fmt.Errorf("%+v: %w", s.setting, err)
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+func (s setting) run(ctx context.Context, d *demo, passages []passage) (rows []row, err error) {
 	key, wallet, err := newWallet(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	facilitator, err := startNode(ctx, official, "facilitator.mjs", d.nodeEnv("PRIVATE_KEY=0x"+key, "CONFIRMATION_MS=30000")...)
+	patience := "30000"
+	if s.hasty {
+		patience = "100"
+	}
+	facilitator, err := startNode(ctx, official, "facilitator.mjs", d.nodeEnv("PRIVATE_KEY=0x"+key, "CONFIRMATION_MS="+patience)...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, facilitator.end()) }()
+	if s.node {
+		if err := officialWords(ctx, d, facilitator.url); err != nil {
+			return nil, err
+		}
+	}
 	line, err := newBreaker(ctx, facilitator.url, d.sent(ctx, wallet))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, line.close()) }()
-
-	for _, node := range []bool{true, false} {
-		shop, err := d.serveThrough(ctx, line, node)
+	shop, err := d.serveThrough(ctx, line, s.node)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, shop.service.end()) }()
+	for _, p := range passages {
+		client, err := p.run(ctx, shop, line)
+		if err != nil {
+			return nil, fmt.Errorf("%+v: %w", p, err)
+		}
+		settler, err := named(official, "@x402/core", "@x402/evm")
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range passages {
-			if p.node != node {
-				continue
-			}
-			row, err := p.run(ctx, shop, line)
-			if err != nil {
-				return nil, errors.Join(fmt.Errorf("%s, node: %t, %s %s: %w", p.client, p.node, p.path, p.cut, err), shop.service.end())
-			}
-			rows = append(rows, row)
-		}
-		if err := shop.service.end(); err != nil {
-			return nil, err
-		}
+		rows = append(rows, row{s.server(), settler, client, s.breaks(p), p.result})
+	}
+	if s.hasty != strings.Contains(facilitator.said(), string(x402.ReasonPending)) {
+		return nil, errors.New("the facilitator's patience is not what it should be")
 	}
 	return rows, nil
+}
+
+func (s setting) server() string {
+	if s.node {
+		return "boxoffice serve"
+	}
+	return "boxoffice serve without a node"
+}
+
+func (s setting) breaks(p passage) string {
+	switch {
+	case s.hasty:
+		return "/settle answers settlement_pending first"
+	case p.path == "":
+		return "nothing"
+	}
+	return p.path + " is " + string(p.cut)
 }
 
 // nodeEnv is what the programs of the folder want to know.
@@ -137,48 +185,29 @@ func (c *carried) serve(ctx context.Context, line *breaker, payTo common.Address
 	return err
 }
 
-func (p passage) run(ctx context.Context, c *carried, line *breaker) (row, error) {
+// run buys once and returns the name of the client.
+func (p passage) run(ctx context.Context, c *carried, line *breaker) (client string, err error) {
 	before, err := transfers(ctx, &c.world)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	if p.path != "" {
 		line.arm(p.path, p.cut)
 	}
-	name, err := p.buy(ctx, c, line)
-	if err != nil {
-		return nil, err
+	if client, err = p.buy(ctx, c, line); err != nil {
+		return "", err
 	}
 	if p.path != "" && !line.wasBroken() {
-		return nil, errors.New("no call was broken")
+		return "", errors.New("no call was broken")
 	}
 	after, err := transfers(ctx, &c.world)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	maps.DeleteFunc(after, func(id string, _ types.Log) bool { _, old := before[id]; return old })
-	if len(after) != 1 {
-		return nil, fmt.Errorf("%d transfers", len(after))
+	if len(after) != len(before)+1 {
+		return "", fmt.Errorf("%d transfers", len(after)-len(before))
 	}
-	if err := c.onePaymentEach(ctx); err != nil {
-		return nil, err
-	}
-	server := "boxoffice serve"
-	if !p.node {
-		server += " without a node"
-	}
-	facilitator, err := named(official, "@x402/core", "@x402/evm")
-	if err != nil {
-		return nil, err
-	}
-	return row{server, facilitator, name, p.breaks(), p.result}, nil
-}
-
-func (p passage) breaks() string {
-	if p.path == "" {
-		return "nothing"
-	}
-	return p.path + " is " + string(p.cut)
+	return client, c.onePaymentEach(ctx)
 }
 
 // buy runs the client until the order is admitted, and returns its name.

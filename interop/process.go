@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"boxoffice/internal/server"
@@ -30,8 +31,26 @@ import (
 type process struct {
 	command *exec.Cmd
 	stdin   io.Closer // its end is the program's, should this one die
-	stderr  bytes.Buffer
+	stderr  record
 	url     string
+}
+
+// record keeps what a process says, while it says it.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (p *process) said() string {
+	p.stderr.mu.Lock()
+	defer p.stderr.mu.Unlock()
+	return p.stderr.text.String()
 }
 
 // startNode starts a program of a folder, which prints its address when it serves.
@@ -71,7 +90,7 @@ func (p *process) end() error {
 		err = errors.Join(err, waited)
 	}
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("%w\n%s", err, &p.stderr)
+		return fmt.Errorf("%w\n%s", err, p.said())
 	}
 	return nil
 }
