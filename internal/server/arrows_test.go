@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"internal/action":         {"", "x402", "internal/strictjson"},
 	"internal/payment":        {"", "x402", "internal/crash"},
 	"internal/payment/evm":    {"", "x402", "internal/payment"},
-	"internal/payment/remote": {"", "x402", "internal/payment"},
+	"internal/payment/remote": {"", "x402", "internal/payment", "internal/crash"},
 	"internal/facilitator":    {"", "x402", "internal/payment", "internal/sender"},
 	"internal/work":           {""},
 	"internal/work/agent":     {"", "internal/strictjson", "internal/work"},
