@@ -88,9 +88,14 @@ func serve[T any](w http.ResponseWriter, r *http.Request, do func(context.Contex
 	}
 	told := false
 	err = do(r.Context(), request, Named(r.Header.Get("Idempotency-Key")), func(outcome T) error {
+		// The context ends with the caller's connection: a caller that has gone is not
+		// told. What it says afterwards counts for nothing, since a caller may go as
+		// soon as it has the answer.
+		if err := r.Context().Err(); err != nil {
+			return err
+		}
 		told = true
-		err := answer(w, http.StatusOK, outcome)
-		return errors.Join(err, r.Context().Err()) // it ends when the caller's connection does
+		return answer(w, http.StatusOK, outcome)
 	})
 	if err == nil || r.Context().Err() != nil {
 		return

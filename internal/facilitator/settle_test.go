@@ -1,9 +1,13 @@
 package facilitator_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,18 +24,7 @@ import (
 // A caller that could not be told leaves the outcome to the next one, unless it
 // named itself and comes back.
 func TestLostAnswer(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "facilitator.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	terms := x402.Requirements{
-		Scheme: x402.SchemeExact, Network: x402.Network(1), Asset: common.Address{1}, Amount: x402.NewUint256(7), PayTo: common.Address{2},
-		MaxTimeoutSeconds: 60, Extra: &x402.Extra{AssetTransferMethod: x402.MethodPermit2},
-	}
-	f := facilitator.New(facilitator.Config{
-		ChainID: 1, Store: store, Assets: []common.Address{terms.Asset}, Wait: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
+	f, store, terms := openFacilitator(t)
 	lost := errors.New("the connection broke")
 	for nonce, test := range []struct {
 		first, second string
@@ -61,6 +54,23 @@ func TestLostAnswer(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// openFacilitator returns a facilitator without a chain.
+func openFacilitator(t *testing.T) (*facilitator.Facilitator, *sqlite.Store, x402.Requirements) {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "facilitator.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	terms := x402.Requirements{
+		Scheme: x402.SchemeExact, Network: x402.Network(1), Asset: common.Address{1}, Amount: x402.NewUint256(7), PayTo: common.Address{2},
+		MaxTimeoutSeconds: 60, Extra: &x402.Extra{AssetTransferMethod: x402.MethodPermit2},
+	}
+	return facilitator.New(facilitator.Config{
+		ChainID: 1, Store: store, Assets: []common.Address{terms.Asset}, Wait: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}), store, terms
 }
 
 // settledPayment saves a payment that is settled and returns the call about it.
@@ -98,4 +108,41 @@ func marshal(t *testing.T, value any) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// hasty is a caller that closes the connection as soon as it has the answer,
+// which ends the call's context, maybe before the handler returns.
+type hasty struct {
+	*httptest.ResponseRecorder
+	close func()
+}
+
+func (h hasty) Write(text []byte) (int, error) {
+	defer h.close()
+	return h.ResponseRecorder.Write(text)
+}
+
+// Who closes the connection after the answer was told; who closed it before was not.
+func TestToldAndGone(t *testing.T) {
+	f, store, terms := openFacilitator(t)
+	h := f.Handler(facilitator.DoorConfig{PerSecond: 1000, Burst: 1000})
+	call := func(request x402.FacilitatorRequest, ctx context.Context, close func()) (said x402.Settlement) {
+		w := hasty{httptest.NewRecorder(), close}
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, x402.PathSettle, bytes.NewReader(marshal(t, request))))
+		json.Unmarshal(w.Body.Bytes(), &said)
+		return said
+	}
+	for nonce, before := range []bool{false, true} {
+		request := settledPayment(t, store, terms, uint64(nonce))
+		ctx, close := context.WithCancel(t.Context())
+		if before {
+			close()
+		}
+		if said := call(request, ctx, close); said.Success == before {
+			t.Errorf("gone before: %t, and said %+v", before, said)
+		}
+		if said := call(request, t.Context(), func() {}); said.Success != before {
+			t.Errorf("gone before: %t, and the next call was told %+v", before, said)
+		}
+	}
 }
