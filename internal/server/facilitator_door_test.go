@@ -245,12 +245,11 @@ func TestFacilitatorPending(t *testing.T) {
 	if json.Unmarshal(body, &verified); !verified.IsValid {
 		t.Errorf("verified as %s, and its server could not learn the outcome", body)
 	}
-	for range 3 {
+	for !answer.Success {
+		// The transaction is told of when it is saved, and may not be broadcast yet.
 		if _, err := w.Chain.Mine(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for !answer.Success {
 		_, body := c.call(x402.PathSettle, payload, terms)
 		if err := json.Unmarshal(body, &answer); err != nil || !answer.Success && answer.ErrorReason != x402.ReasonPending {
 			t.Fatalf("answered %s", body)
