@@ -151,7 +151,7 @@ func (d *demo) nodeEnv(more ...string) []string {
 // A carried is boxoffice serve that settles through a facilitator, and the demo
 // as it looks from there.
 type carried struct {
-	service *service
+	service *instance
 	world   demo
 	node    bool
 }

@@ -107,9 +107,9 @@ func (d *demo) boxoffice(ctx context.Context) (string, error) {
 	return binary, nil
 }
 
-// A service is a boxoffice process with a configuration of its own on the
+// An instance is a boxoffice process with a configuration of its own on the
 // demo's chain.
-type service struct {
+type instance struct {
 	*process
 	config server.Config
 }
@@ -117,7 +117,7 @@ type service struct {
 // startService starts boxoffice serve, or another of its commands that serves,
 // with what the demo has and what change changes, and returns when a GET of
 // ready at the operator's or the service's address is answered 200.
-func startService(ctx context.Context, d *demo, name, command string, env []string, change func(*server.Config)) (*service, error) {
+func startService(ctx context.Context, d *demo, name, command string, env []string, change func(*server.Config)) (*instance, error) {
 	config, err := server.Load(d.ConfigFile)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func startService(ctx context.Context, d *demo, name, command string, env []stri
 	if err != nil {
 		return nil, err
 	}
-	s := &service{&process{command: exec.CommandContext(ctx, binary, command, "--config", file), url: config.BaseURL}, config}
+	s := &instance{&process{command: exec.CommandContext(ctx, binary, command, "--config", file), url: config.BaseURL}, config}
 	if err := s.start(env); err != nil {
 		return nil, err
 	}

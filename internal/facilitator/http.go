@@ -156,5 +156,8 @@ func answer(w http.ResponseWriter, status int, body any) error {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, err = w.Write(append(text, '\n'))
-	return errors.Join(err, http.NewResponseController(w).Flush())
+	if flushed := http.NewResponseController(w).Flush(); !errors.Is(flushed, http.ErrNotSupported) {
+		err = errors.Join(err, flushed)
+	}
+	return err
 }

@@ -117,6 +117,13 @@ type Held struct {
 	Failures int
 }
 
+// A Failure is what somebody else did wrong: a host that refused a push, an
+// address that may not be reached, a workspace that is too large. Its text is
+// bounded, holds no secret, and is what the requester reads.
+type Failure struct{ Text string }
+
+func (f *Failure) Error() string { return f.Text }
+
 // ErrLost is returned for a run that is not, or no longer, the caller's: the
 // node was taken by another, or decided.
 var ErrLost = errors.New("work: the run is not the caller's")

@@ -147,9 +147,13 @@ func (e *Engine[TTx]) result(ctx context.Context, a work.Assignment, report agen
 }
 
 // ours is what becomes of a run that this service failed, or that it stopped.
+// The requester reads the reason only if it was his side that failed.
 func (e *Engine[TTx]) ours(ctx context.Context, a work.Assignment, err error) work.Result {
 	if ctx.Err() != nil {
 		return work.Result{Verdict: work.Abandoned}
+	}
+	if failure, theirs := errors.AsType[*work.Failure](err); theirs {
+		return e.failed(a.Node.Kind, a.Node.Failures, true, failure.Text, 0)
 	}
 	e.Log.ErrorContext(ctx, "a run could not be done", "work", a.Work, "node", a.Node.ID, "err", err)
 	return e.failed(work.NodeAgent, a.Node.Failures, true, "the service could not run it", 0)
