@@ -66,12 +66,13 @@ func run(ctx context.Context) (err error) {
 }
 
 // folders are those whose pinned packages are installed first.
-var folders = []string{typescript, linters, generated, browserFolder, smartWallets, anvilFolder}
+var folders = []string{typescript, linters, generated, browserFolder, smartWallets, anvilFolder, official}
 
 // tables are what the page shows, and how each of its rows is seen to be true.
 var tables = []table{
 	{[]string{"Client", "Transfer", "Chain", "Result"}, []part{purchases, wallets}},
 	{[]string{"Node, with the deployed Permit2 and Multicall3", "Token", "What happens", "Result"}, []part{onAnvil}},
+	{[]string{"Server", "Facilitator", "Client", "What breaks", "Result"}, []part{throughOfficial, throughOurs}},
 	{[]string{"Tool", "The served /openapi.json"}, []part{lint, generate}},
 	{[]string{"Tool", "What it did", "Result"}, []part{contact}},
 }
@@ -108,6 +109,7 @@ type demo struct {
 	folder     string
 	BaseURL    string `json:"baseUrl"`
 	RPCURL     string `json:"rpcUrl"`
+	ChainID    uint64 `json:"chainId"`
 	Asset      string `json:"asset"`
 	PayTo      string `json:"payTo"`
 	ConfigFile string `json:"configFile"`

@@ -22,6 +22,8 @@ const (
 	ReplacementSigned Step = "settler: replacement signed"
 	ReplacementSaved  Step = "settler: replacement saved"
 	ReplacementSent   Step = "settler: replacement broadcast"
+	ExposureSaved     Step = "remote: exposure saved"
+	FacilitatorHeard  Step = "remote: facilitator answered"
 	commitPrefix           = "store: about to commit: "
 	CommitOrder       Step = commitPrefix + "create order"
 	CommitPayment     Step = commitPrefix + "begin payment"
@@ -31,14 +33,21 @@ const (
 	CommitDecisions   Step = commitPrefix + "settle"
 	CommitReopening   Step = commitPrefix + "reopen slots"
 	CommitAdmission   Step = commitPrefix + "admit"
+	CommitExposure    Step = commitPrefix + "expose payment"
 )
 
-// Steps is every moment.
+// Steps is every moment of a server that settles by its own key.
 var Steps = []Step{
 	PaymentVerified, PaymentSaved, AdmissionSaved,
 	TransactionSigned, SlotSaved, TransactionSent, ReceiptSeen, DecisionsSaved, DecisionsTold,
 	ReplacementSigned, ReplacementSaved, ReplacementSent,
 	CommitOrder, CommitPayment, CommitLease, CommitSlot, CommitReplacement, CommitDecisions, CommitReopening, CommitAdmission,
+}
+
+// RemoteSteps is every moment of a server that settles through a facilitator.
+var RemoteSteps = []Step{
+	PaymentVerified, PaymentSaved, AdmissionSaved, ExposureSaved, FacilitatorHeard, DecisionsSaved, DecisionsTold,
+	CommitOrder, CommitPayment, CommitLease, CommitExposure, CommitDecisions, CommitAdmission,
 }
 
 // Variable is the environment variable that arms one step of a process that was

@@ -25,7 +25,7 @@ func init() {
 	}
 	name, times, _ := strings.Cut(text, "#")
 	n, err := strconv.ParseInt(times, 10, 64)
-	if err != nil || n < 1 || !slices.Contains(Steps, Step(name)) {
+	if err != nil || n < 1 || !slices.Contains(Steps, Step(name)) && !slices.Contains(RemoteSteps, Step(name)) {
 		panic(fmt.Sprintf("%s: %q is not a step, # and a count", Variable, text))
 	}
 	armed = Step(name)

@@ -34,15 +34,24 @@ func (a *Audit) fault(kind *int, format string, args ...any) {
 	a.Faults = append(a.Faults, fmt.Sprintf(format, args...))
 }
 
-func (s *suite) database() (*sql.DB, error) {
-	return sql.Open("sqlite", "file:"+s.station.file("boxoffice.db")+"?mode=ro&_pragma=busy_timeout(5000)")
+func openBook(file string) (*sql.DB, error) {
+	return sql.Open("sqlite", "file:"+file+"?mode=ro&_pragma=busy_timeout(5000)")
 }
 
 const underWay = `SELECT (SELECT count(*) FROM intents WHERE state IN ('waiting', 'sent')) + (SELECT count(*) FROM slots WHERE closed_at IS NULL)`
 
 // quiet waits until no payment and no slot is under way.
 func (s *suite) quiet(ctx context.Context) error {
-	db, err := s.database()
+	for _, book := range s.station.books() {
+		if err := quiet(ctx, book); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func quiet(ctx context.Context, book string) error {
+	db, err := openBook(book)
 	if err != nil {
 		return err
 	}
@@ -120,7 +129,8 @@ func (s *suite) transfers(ctx context.Context) (map[evidence]types.Log, error) {
 
 // audit holds the store, the chain and what buyers saw against each other.
 func (s *suite) audit(ctx context.Context) (a Audit, err error) {
-	db, err := s.database()
+	books := s.station.books()
+	db, err := openBook(books[len(books)-1])
 	if err != nil {
 		return a, err
 	}
@@ -143,7 +153,12 @@ func (s *suite) audit(ctx context.Context) (a Audit, err error) {
 	for _, log := range transfers {
 		a.fault(&a.Doubled, "transfer %d of %s in block %d pays for no order", log.Index, log.TxHash, log.BlockNumber)
 	}
-	if err := a.checkRest(ctx, db, s.chain); err != nil {
+	for _, book := range books {
+		if err := a.checkBook(ctx, book); err != nil {
+			return a, err
+		}
+	}
+	if err := a.checkWallet(ctx, s.chain); err != nil {
 		return a, err
 	}
 	a.checkViews(s.views, orders)
@@ -172,14 +187,19 @@ func (a *Audit) checkOrder(o saved, transfers map[evidence]types.Log) {
 	}
 }
 
-// checkRest looks for what is forgotten or damaged.
-func (a *Audit) checkRest(ctx context.Context, db *sql.DB, chain *ledger) error {
-	var forgotten int
+// checkBook looks for what is forgotten or damaged in a database.
+func (a *Audit) checkBook(ctx context.Context, book string) error {
+	db, err := openBook(book)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var forgotten, slots int
 	var whole string
 	var damaged, overrun int
-	err := errors.Join(
+	err = errors.Join(
 		db.QueryRowContext(ctx, underWay).Scan(&forgotten),
-		db.QueryRowContext(ctx, "SELECT count(*) FROM slots").Scan(&a.Slots),
+		db.QueryRowContext(ctx, "SELECT count(*) FROM slots").Scan(&slots),
 		db.QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&whole),
 		db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_foreign_key_check").Scan(&damaged),
 		db.QueryRowContext(ctx, `SELECT count(*) FROM schedules s
@@ -188,6 +208,7 @@ func (a *Audit) checkRest(ctx context.Context, db *sql.DB, chain *ledger) error 
 	if err != nil {
 		return err
 	}
+	a.Slots += slots
 	if overrun > 0 {
 		a.fault(nil, "%d schedules have opened more or fewer jobs than the runs that they took", overrun)
 	}
@@ -197,12 +218,17 @@ func (a *Audit) checkRest(ctx context.Context, db *sql.DB, chain *ledger) error 
 	if whole != "ok" || damaged > 0 {
 		a.fault(nil, "the database: %s, %d rows without what they refer to", whole, damaged)
 	}
+	return nil
+}
+
+// checkWallet compares what the chain and the books have of the wallet.
+func (a *Audit) checkWallet(ctx context.Context, chain *ledger) error {
 	nonce, err := chain.Client().NonceAt(ctx, crypto.PubkeyToAddress(devchain.SettlementKey().PublicKey), nil)
 	if err != nil {
 		return err
 	}
 	if nonce != uint64(a.Slots) {
-		a.fault(nil, "the settlement wallet used %d nonces, the store knows %d", nonce, a.Slots)
+		a.fault(nil, "the settlement wallet used %d nonces, the books know %d", nonce, a.Slots)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ type Config struct {
 	Orders  int          // at least
 	Seed    uint64       // decides the purchases, the deaths and the chain's moods; not their timing
 	Steps   []crash.Step // to die at; nil is every step
+	Remote  bool         // the server settles through boxoffice facilitator, which lives on
 	Each    int          // how often to die at each step, at least
 	Random  int          // how often to die at a random moment
 	Buyers  int          // purchases under way at once; 0 is 24
@@ -100,6 +101,9 @@ type suite struct {
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if cfg.Steps == nil {
 		cfg.Steps = crash.Steps
+		if cfg.Remote {
+			cfg.Steps = crash.RemoteSteps
+		}
 	}
 	if cfg.Buyers == 0 {
 		cfg.Buyers = 24
@@ -115,6 +119,13 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		return s.report, err
 	}
 	defer func() { err = errors.Join(err, s.chain.Close()) }()
+	if cfg.Remote {
+		facilitator, err := s.station.startFacilitator(ctx)
+		if err != nil {
+			return s.report, err
+		}
+		defer facilitator.kill()
+	}
 	err = s.run(ctx)
 	s.report.Orders, s.report.Starts, s.report.Took = s.issued, s.station.starts, time.Since(started)
 	return s.report, err
@@ -134,7 +145,7 @@ func (s *suite) open(ctx context.Context) error {
 	if s.chain, err = startLedger(ctx, keys); err != nil {
 		return err
 	}
-	s.station, err = newStation(ctx, s.Dir, s.chain)
+	s.station, err = newStation(ctx, s.Dir, s.chain, s.Remote)
 	if err != nil {
 		return errors.Join(err, s.chain.Close())
 	}

@@ -17,23 +17,30 @@ import (
 // TestServerDies is a small run of the suite; go run ./internal/crashtest/suite
 // is the large one.
 func TestServerDies(t *testing.T) {
-	report, err := Run(t.Context(), Config{
-		Orders: 60, Seed: rand.Uint64(), Each: 1, Random: 1, Dir: t.TempDir(), Tell: t.Output(), Timeout: 3 * time.Minute,
-		Steps: []crash.Step{
+	for name, config := range map[string]Config{
+		"by its own key": {Orders: 60, Random: 1, Steps: []crash.Step{
 			crash.PaymentSaved, crash.SlotSaved, crash.TransactionSent, crash.ReplacementSaved, crash.CommitDecisions, crash.DecisionsSaved, crash.AdmissionSaved,
-		},
-	})
-	if err != nil {
-		t.Fatalf("seed %d: %v", report.Seed, err)
-	}
-	if err := report.Write(t.Output()); err != nil {
-		t.Fatal(err)
-	}
-	if err := report.Failed(); err != nil {
-		t.Errorf("seed %d: %v", report.Seed, err)
-	}
-	if report.Transfers != report.Orders {
-		t.Errorf("%d transfers for %d orders", report.Transfers, report.Orders)
+		}},
+		"through a facilitator": {Remote: true, Orders: 40, Random: 1, Steps: []crash.Step{
+			crash.CommitExposure, crash.ExposureSaved, crash.FacilitatorHeard, crash.CommitDecisions,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config.Seed, config.Each, config.Dir, config.Tell, config.Timeout = rand.Uint64(), 1, t.TempDir(), t.Output(), 3*time.Minute
+			report, err := Run(t.Context(), config)
+			if err != nil {
+				t.Fatalf("seed %d: %v", report.Seed, err)
+			}
+			if err := report.Write(t.Output()); err != nil {
+				t.Fatal(err)
+			}
+			if err := report.Failed(); err != nil {
+				t.Errorf("seed %d: %v", report.Seed, err)
+			}
+			if report.Transfers != report.Orders {
+				t.Errorf("%d transfers for %d orders", report.Transfers, report.Orders)
+			}
+		})
 	}
 }
 

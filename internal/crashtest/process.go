@@ -16,6 +16,8 @@ import (
 	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
 	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
 )
 
 // unit is what a unit of every action costs, in atomic token units.
@@ -26,26 +28,68 @@ type station struct {
 	dir     string
 	program string
 	config  server.Config
+	remote  bool
 	starts  int
 }
 
-// newStation builds the server with crash points and writes its configuration.
-func newStation(ctx context.Context, dir string, chain *ledger) (*station, error) {
-	s := &station{dir: dir, program: filepath.Join(dir, "boxoffice")}
+// newStation builds the server with crash points and writes its configuration,
+// and that of the facilitator that it settles through, if it does.
+func newStation(ctx context.Context, dir string, chain *ledger, remote bool) (*station, error) {
+	s := &station{dir: dir, program: filepath.Join(dir, "boxoffice"), remote: remote}
 	build := exec.CommandContext(ctx, "go", "build", "-tags", "crashpoints", "-o", s.program, "boxoffice/cmd/boxoffice")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the server: %w\n%s", err, out)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listen, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	s.config = configure(listener.Addr().String(), chain)
-	document, err := s.config.Marshal()
-	if err = errors.Join(err, listener.Close()); err != nil {
+	s.config = configure(listen, chain)
+	if !remote {
+		return s, s.save(s.config, serverFile)
+	}
+	facilitator := s.config
+	if facilitator.Facilitator.Listen, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	return s, os.WriteFile(s.file("boxoffice.toml"), document, 0o600)
+	facilitator.Store.Path = ledgerFile
+	facilitator.Facilitator.Assets = []common.Address{chain.Token()}
+	facilitator.Facilitator.Wait = server.Duration(time.Second)
+	facilitator.Facilitator.Rate = facilitator.Limits.PerAddress
+	s.config.Settlement.Via = server.ViaFacilitator
+	s.config.Settlement.Facilitator.URL = "http://" + facilitator.Facilitator.Listen
+	s.config.Settlement.Facilitator.Retry = server.Duration(50 * time.Millisecond)
+	return s, errors.Join(s.save(s.config, serverFile), s.save(facilitator, facilitatorFile))
+}
+
+const (
+	serverFile      = "boxoffice.toml"
+	facilitatorFile = "facilitator.toml"
+	ledgerFile      = "facilitator.db"
+)
+
+func (s *station) save(config server.Config, name string) error {
+	document, err := config.Marshal()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.file(name), document, 0o600)
+}
+
+// books are the databases, that of the wallet first.
+func (s *station) books() []string {
+	if s.remote {
+		return []string{s.file(ledgerFile), s.file("boxoffice.db")}
+	}
+	return []string{s.file("boxoffice.db")}
+}
+
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
 }
 
 func (s *station) file(name string) string { return filepath.Join(s.dir, name) }
@@ -84,17 +128,32 @@ type process struct {
 // start starts a server that dies at the count-th call of a step, "" for none.
 func (s *station) start(ctx context.Context, step crash.Step, count int) (*process, error) {
 	s.starts++
-	p := &process{log: s.file(fmt.Sprintf("server-%04d.log", s.starts)), ended: make(chan struct{})}
+	env := []string{}
+	if !s.remote {
+		env = append(env, settlementKey)
+	}
+	if step != "" {
+		env = append(env, fmt.Sprintf("%s=%s#%d", crash.Variable, step, count))
+	}
+	return s.launch(ctx, fmt.Sprintf("server-%04d.log", s.starts), env, "serve", "--config", s.file(serverFile))
+}
+
+// startFacilitator starts the facilitator that the servers settle through.
+func (s *station) startFacilitator(ctx context.Context) (*process, error) {
+	return s.launch(ctx, "facilitator.log", []string{settlementKey}, "facilitator", "--config", s.file(facilitatorFile))
+}
+
+const settlementKey = "BOXOFFICE_SETTLEMENT_KEY=" + devchain.SettlementKeyHex
+
+func (s *station) launch(ctx context.Context, name string, env []string, args ...string) (*process, error) {
+	p := &process{log: s.file(name), ended: make(chan struct{})}
 	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close() // the process has its own
-	p.command = exec.CommandContext(ctx, s.program, "serve", "--config", s.file("boxoffice.toml"))
-	p.command.Env = append(os.Environ(), "BOXOFFICE_SETTLEMENT_KEY="+devchain.SettlementKeyHex)
-	if step != "" {
-		p.command.Env = append(p.command.Env, fmt.Sprintf("%s=%s#%d", crash.Variable, step, count))
-	}
+	p.command = exec.CommandContext(ctx, s.program, args...)
+	p.command.Env = append(os.Environ(), env...)
 	p.command.Stdout, p.command.Stderr = log, log
 	if err := p.command.Start(); err != nil {
 		return nil, err

@@ -4,8 +4,10 @@
 // intent among our own, so it shares our batches and our guarantees.
 //
 // A payment is known by its chain, owner and Permit2 nonce. Submitting the same
-// payload again, however often and whenever, answers the one outcome that it
-// has; another payload with the same nonce is refused.
+// payload again, however often and whenever, gets the one outcome that it has;
+// another payload with the same nonce is refused. Whoever cannot tell a repeated
+// payment from a new one would serve twice: where TellOnce is set, one caller
+// alone is told that a payment is settled.
 package facilitator
 
 import (
@@ -42,6 +44,14 @@ type Store interface {
 	// LastTransaction returns the transaction that was last broadcast for a
 	// payment under way, nil if there is none.
 	LastTransaction(ctx context.Context, intentID boxoffice.UUID) (*common.Hash, error)
+	// Answered returns the caller who was told that the payment is settled, "" if
+	// nobody was.
+	Answered(ctx context.Context, intentID boxoffice.UUID) (caller string, err error)
+	// Answer notes that caller is told, before it is. It reports whether caller
+	// may be: nobody else was.
+	Answer(ctx context.Context, intentID boxoffice.UUID, caller string) (bool, error)
+	// Unanswer takes the note back: caller could not be told.
+	Unanswer(ctx context.Context, intentID boxoffice.UUID, caller string) error
 }
 
 // Config is what a Facilitator needs.
@@ -53,6 +63,7 @@ type Config struct {
 	Assets     []common.Address // the tokens that are settled
 	Recipients []common.Address // who may be paid; empty: everybody
 	Wait       time.Duration    // how long /settle waits for the outcome
+	TellOnce   bool             // whether success is told to one caller alone
 	Accepted   func()           // called after a payment was saved: wakes the settler
 	Now        func() time.Time
 	Log        *slog.Logger
@@ -163,10 +174,11 @@ func refuse(reason x402.Reason, detail string) *payment.Rejection {
 	return &payment.Rejection{Reason: reason, Detail: detail}
 }
 
-// Verify says whether a payment would settle. One that was submitted before
-// would not: who sells for it again would be paid once for two. An error means
-// that the chain or the store did not answer.
-func (f *Facilitator) Verify(ctx context.Context, request x402.FacilitatorRequest) (x402.Verification, error) {
+// Verify says whether a payment would settle, for a caller as in Settle. One
+// that was submitted before would, until somebody was told that it is settled:
+// its server may not have heard the outcome, and asks again from the start. An
+// error means that the chain or the store did not answer.
+func (f *Facilitator) Verify(ctx context.Context, request x402.FacilitatorRequest, caller Caller) (x402.Verification, error) {
 	s, refused := f.read(request)
 	if s == nil {
 		return x402.Verification{InvalidReason: refused.Reason, InvalidMessage: refused.Detail}, nil
@@ -177,11 +189,10 @@ func (f *Facilitator) Verify(ctx context.Context, request x402.FacilitatorReques
 	earlier, err := f.Store.Submitted(ctx, f.ChainID, s.permit())
 	switch {
 	case err == nil:
-		return invalid(s, spoken(&earlier)), nil
-	case !errors.Is(err, ErrNotFound):
-		return x402.Verification{}, err
+		err = f.verifyAgain(ctx, s, &earlier, caller)
+	case errors.Is(err, ErrNotFound):
+		_, err = f.Verifier.VerifyPermit(ctx, s.requirements, &s.paid)
 	}
-	_, err = f.Verifier.VerifyPermit(ctx, s.requirements, &s.paid)
 	if rejection, ok := errors.AsType[*payment.Rejection](err); ok {
 		return invalid(s, rejection), nil
 	}
@@ -191,19 +202,29 @@ func (f *Facilitator) Verify(ctx context.Context, request x402.FacilitatorReques
 	return x402.Verification{IsValid: true, Payer: s.payer()}, nil
 }
 
-func invalid(s *submission, why *payment.Rejection) x402.Verification {
-	return x402.Verification{InvalidReason: onTheWire(why.Reason), InvalidMessage: why.Detail, Payer: s.payer()}
-}
-
-// spoken says why a payment that was submitted before is not valid any more.
-func spoken(intent *payment.Intent) *payment.Rejection {
+// verifyAgain returns why a payment that was submitted before is not valid any
+// more, nil if it is.
+func (f *Facilitator) verifyAgain(ctx context.Context, s *submission, intent *payment.Intent, caller Caller) error {
 	switch {
-	case intent.Evidence != nil:
-		return refuse(x402.ReasonNonceSpent, "this payment is settled")
-	case intent.State == payment.Failed:
+	case intent.PayloadHash != s.paid.Hash:
+		return otherPayload
+	case intent.Evidence == nil && intent.State == payment.Failed:
 		return refuse(x402.Reason(intent.Reason), "this payment was submitted and failed")
 	}
-	return refuse(x402.ReasonPending, "this payment was submitted and is under way")
+	told, err := f.Store.Answered(ctx, intent.ID)
+	if err == nil && told != "" && told != string(caller) {
+		return served
+	}
+	return err
+}
+
+var (
+	otherPayload = refuse(x402.ReasonOtherPayload, "another payload with this owner and nonce was submitted before")
+	served       = refuse(x402.ReasonNonceSpent, "this payment is settled, and another call was told so")
+)
+
+func invalid(s *submission, why *payment.Rejection) x402.Verification {
+	return x402.Verification{InvalidReason: onTheWire(why.Reason), InvalidMessage: why.Detail, Payer: s.payer()}
 }
 
 // onTheWire says in the official facilitators' words what they have a word for.

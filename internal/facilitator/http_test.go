@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -121,6 +122,19 @@ func TestDoor(t *testing.T) {
 	}
 	if w := post(h, x402.PathSettle, "{}", "Authorization", "Bearer sesame"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" {
 		t.Errorf("the fourth call was answered %d, Retry-After %s", w.Code, w.Header().Get("Retry-After"))
+	}
+}
+
+// Whom a trusted proxy speaks for is counted, and nobody whom another one names.
+func TestDoorBehindProxy(t *testing.T) {
+	h := handler(1, facilitator.DoorConfig{PerSecond: 0.5, Burst: 1, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}})
+	for _, call := range []struct {
+		forwarded string
+		status    int
+	}{{"203.0.113.7", 400}, {"203.0.113.8", 400}, {"203.0.113.7", 429}, {"203.0.113.9, 203.0.113.8", 429}} {
+		if w := post(h, x402.PathSettle, "{}", "X-Forwarded-For", call.forwarded); w.Code != call.status { // httptest's address is 192.0.2.1
+			t.Errorf("for %s answered %d, want %d", call.forwarded, w.Code, call.status)
+		}
 	}
 }
 

@@ -2,8 +2,11 @@ package facilitator
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"boxoffice"
@@ -11,38 +14,78 @@ import (
 	"boxoffice/x402"
 )
 
-// Settle settles a payment and waits a moment for its outcome. A payment that
-// is under way after that is ReasonPending; the same call again, by whomever and
-// whenever, answers what has become of it. An error means that the chain or the
-// store did not answer: nothing is lost, and the same call is to be made again.
+// Caller is who asks. A server that remembers what
+// it served names itself and the sale with an Idempotency-Key, and is told again
+// as often as it asks.
+type Caller string
+
+// Named returns the caller with an Idempotency-Key, a new one without.
+func Named(key string) Caller {
+	if key == "" {
+		return Caller("call:" + boxoffice.NewUUID())
+	}
+	return Caller(fmt.Sprintf("key:%x", sha256.Sum256([]byte(key))))
+}
+
+func (c Caller) remembers() bool { return strings.HasPrefix(string(c), "key:") }
+
+// Settle settles a payment, waits a moment for its outcome and tells it. A
+// payment that is under way after that is ReasonPending; the same call again
+// tells what has become of it. An error means that the chain or the store did
+// not answer, or the error is tell's: nothing is lost, and the same call is to
+// be made again.
 //
-//  1. The same payload again gets the outcome of the first; another payload with
-//     its owner and nonce is refused.
+//  1. The same payload again is the same payment; another payload with its owner
+//     and nonce is refused.
 //  2. Everything is verified. A payment that is refused here leaves no trace.
 //  3. The intent is saved. From here on the settler owns it; a caller that goes
 //     away changes nothing.
-func (f *Facilitator) Settle(ctx context.Context, request x402.FacilitatorRequest) (x402.Settlement, error) {
+//  4. The first caller who is told that it is settled is noted. Where TellOnce
+//     is set nobody else is told, unless that one could not be.
+func (f *Facilitator) Settle(ctx context.Context, request x402.FacilitatorRequest, caller Caller, tell func(x402.Settlement) error) error {
 	s, refused := f.read(request)
 	if s == nil {
-		return x402.Settlement{ErrorReason: refused.Reason, ErrorMessage: refused.Detail}, nil
+		return tell(x402.Settlement{ErrorReason: refused.Reason, ErrorMessage: refused.Detail, Network: x402.Network(f.ChainID)})
 	}
 	if refused != nil {
-		return f.failure(s, refused), nil
+		return tell(f.failure(s, refused))
 	}
 	intent, err := f.Store.Submitted(ctx, f.ChainID, s.permit())
 	if errors.Is(err, ErrNotFound) {
 		intent, err = f.accept(ctx, s)
 	}
+	if err == nil && intent.PayloadHash != s.paid.Hash {
+		err = otherPayload
+	}
 	if rejection, ok := errors.AsType[*payment.Rejection](err); ok {
-		return f.failure(s, rejection), nil
+		return tell(f.failure(s, rejection))
 	}
 	if err != nil {
-		return x402.Settlement{}, err
+		return err
 	}
-	if intent.PayloadHash != s.paid.Hash {
-		return f.failure(s, refuse(x402.ReasonOtherPayload, "another payload with this owner and nonce was submitted before")), nil
+	answer, err := f.await(ctx, s)
+	switch {
+	case err != nil:
+		return err
+	case !answer.Success:
+		return tell(answer)
 	}
-	return f.await(ctx, s)
+	return f.tellSettled(ctx, s, answer, intent.ID, caller, tell)
+}
+
+// tellSettled tells a caller that the payment is settled, if it may know.
+func (f *Facilitator) tellSettled(ctx context.Context, s *submission, answer x402.Settlement, id boxoffice.UUID, caller Caller, tell func(x402.Settlement) error) error {
+	free, err := f.Store.Answer(ctx, id, string(caller))
+	if err == nil && !free && f.TellOnce {
+		return tell(f.failure(s, served))
+	}
+	if err == nil {
+		err = tell(answer)
+	}
+	if err != nil && !caller.remembers() {
+		err = errors.Join(err, f.Store.Unanswer(context.WithoutCancel(ctx), id, string(caller)))
+	}
+	return err
 }
 
 // accept verifies and saves a payment. The one it returns may be another, with

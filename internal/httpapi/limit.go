@@ -3,12 +3,11 @@ package httpapi
 import (
 	"net/http"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/sender"
 
 	"github.com/ethereum/go-ethereum/common/lru"
 )
@@ -106,39 +105,5 @@ func (d *door) admitAddress(r *http.Request) error {
 	return rateLimited(wait, "address")
 }
 
-// sender returns whom a request's rate counts for: an IPv4 address, or the /64
-// of an IPv6 address, since that is the least that one subscriber is given. A
-// connection without an address, as over a Unix socket, is the zero Prefix.
-//
-// X-Forwarded-For is read from its end, and only as far as trusted proxies wrote
-// it: whatever stands before the first other address was sent by its holder.
-func (d *door) sender(r *http.Request) netip.Prefix {
-	address := parseAddress(r.RemoteAddr)
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && d.trusts(address); i-- {
-		hop := parseAddress(strings.TrimSpace(hops[i]))
-		if !hop.IsValid() {
-			break
-		}
-		address = hop
-	}
-	bits := 32
-	if address.Is6() {
-		bits = 64
-	}
-	prefix, _ := address.Prefix(bits)
-	return prefix
-}
-
-// parseAddress reads an address with or without a port.
-func parseAddress(s string) netip.Addr {
-	if withPort, err := netip.ParseAddrPort(s); err == nil {
-		return withPort.Addr().Unmap()
-	}
-	address, _ := netip.ParseAddr(strings.Trim(s, "[]"))
-	return address.Unmap().WithZone("")
-}
-
-func (d *door) trusts(address netip.Addr) bool {
-	return slices.ContainsFunc(d.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address) })
-}
+// sender returns whom a request's rate counts for.
+func (d *door) sender(r *http.Request) netip.Prefix { return sender.Of(r, d.TrustedProxies) }

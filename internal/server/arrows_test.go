@@ -15,6 +15,7 @@ import (
 var mayImport = map[string][]string{
 	"internal/strictjson":     {},
 	"internal/crash":          {},
+	"internal/sender":         {},
 	"contracts":               {},
 	"x402":                    {"internal/strictjson"},
 	"":                        {"x402", "internal/strictjson"},
@@ -23,8 +24,8 @@ var mayImport = map[string][]string{
 	"internal/action":         {"", "x402", "internal/strictjson"},
 	"internal/payment":        {"", "x402", "internal/crash"},
 	"internal/payment/evm":    {"", "x402", "internal/payment"},
-	"internal/payment/remote": {"", "x402", "internal/payment"},
-	"internal/facilitator":    {"", "x402", "internal/payment"},
+	"internal/payment/remote": {"", "x402", "internal/payment", "internal/crash"},
+	"internal/facilitator":    {"", "x402", "internal/payment", "internal/sender"},
 	"internal/work":           {""},
 	"internal/work/agent":     {"", "internal/strictjson", "internal/work"},
 	"internal/work/delivery":  {"", "internal/work"},
@@ -32,7 +33,7 @@ var mayImport = map[string][]string{
 	"examples":                {},
 	"internal/judge":          {"", "internal/action", "internal/strictjson"},
 	"internal/order":          {"", "x402", "internal/strictjson", "internal/action", "internal/payment", "internal/work", "internal/crash"},
-	"internal/httpapi":        {"", "x402", "internal/strictjson", "internal/order", "internal/work"},
+	"internal/httpapi":        {"", "x402", "internal/strictjson", "internal/sender", "internal/order", "internal/work"},
 	"internal/store/sqlite":   {"", "x402", "internal/strictjson", "internal/action", "internal/order", "internal/payment", "internal/payment/remote", "internal/facilitator", "internal/work", "internal/crash"},
 }
 

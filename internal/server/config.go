@@ -99,7 +99,7 @@ type SettlementConfig struct {
 type LimitsConfig struct {
 	PerToken       RateConfig     `toml:"per_token" comment:"For each request token."`
 	PerAddress     RateConfig     `toml:"per_address" comment:"For each client address; IPv6 by /64."`
-	TrustedProxies []netip.Prefix `toml:"trusted_proxies" comment:"Networks of proxies whose X-Forwarded-For is believed."`
+	TrustedProxies []netip.Prefix `toml:"trusted_proxies" comment:"Networks of proxies whose X-Forwarded-For is believed, also by 'boxoffice facilitator'."`
 }
 
 // RateConfig is a rate limit.

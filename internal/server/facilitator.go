@@ -24,6 +24,7 @@ type FacilitatorConfig struct {
 	Assets     []common.Address `toml:"assets" comment:"The ERC-20 tokens that are settled; at least one. Name only tokens whose code you trust: settlement.gas_per_settle bounds the gas of a payment, settlement.max_fee_per_gas its price."`
 	Recipients []common.Address `toml:"recipients" comment:"Who may be paid. Empty: everybody."`
 	Wait       Duration         `toml:"wait" comment:"How long /settle waits for the outcome before it answers settlement_pending."`
+	TellOnce   bool             `toml:"tell_once" comment:"Whether one call alone is told that a payment is settled; one that repeats its Idempotency-Key is told again. Say true where servers settle here that keep no record of what they served, as those of the official SDKs: else whoever sends one payment many times at once may be served as often. false: the same payload gets the same outcome however often it is sent."`
 	Rate       RateConfig       `toml:"rate" comment:"For each client address; IPv6 by /64."`
 }
 
@@ -65,11 +66,13 @@ func (s *Server) openFacilitator(ctx context.Context) (err error) {
 		}),
 		Signer: crypto.PubkeyToAddress(s.Key.PublicKey),
 		Assets: s.Facilitator.Assets, Recipients: s.Facilitator.Recipients, Wait: time.Duration(s.Facilitator.Wait),
+		TellOnce: s.Facilitator.TellOnce,
 		Accepted: func() { s.settler.Wake() }, Now: s.Now, Log: s.Log,
 	})
 	s.openSettlement(door.Decided)
 	s.handler = httpapi.Linger(door.Handler(facilitator.DoorConfig{
 		Token: os.Getenv("BOXOFFICE_FACILITATOR_TOKEN"), PerSecond: s.Facilitator.Rate.PerSecond, Burst: s.Facilitator.Rate.Burst,
+		TrustedProxies: s.Limits.TrustedProxies,
 	}))
 	return s.listen(s.Facilitator.Listen)
 }

@@ -23,18 +23,19 @@ func main() {
 	orders := flag.Int("orders", 1000, "orders to buy")
 	seed := flag.Uint64("seed", rand.Uint64(), "decides the purchases and the deaths")
 	each := flag.Int("each", 0, "deaths at each step; 0 is 3 and another for every 1000 orders")
+	remote := flag.Bool("through-facilitator", false, "the server settles through boxoffice facilitator")
 	verbose := flag.Bool("v", false, "tell of each death")
 	keep := flag.String("keep", "", "an empty directory for the data and the logs; a temporary one is removed unless something is wrong")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *orders, *seed, *each, *verbose, *keep); err != nil {
+	if err := run(ctx, *orders, *seed, *each, *remote, *verbose, *keep); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, orders int, seed uint64, each int, verbose bool, keep string) (err error) {
+func run(ctx context.Context, orders int, seed uint64, each int, remote, verbose bool, keep string) (err error) {
 	dir := keep
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "boxoffice-crash-"); err != nil {
@@ -50,7 +51,7 @@ func run(ctx context.Context, orders int, seed uint64, each int, verbose bool, k
 	}
 	fmt.Printf("%d orders, seed %d\n\n", orders, seed)
 	report, err := crashtest.Run(ctx, crashtest.Config{
-		Orders: orders, Seed: seed, Each: each, Random: 20 + orders/50, Dir: dir, Tell: progress,
+		Orders: orders, Seed: seed, Remote: remote, Each: each, Random: 20 + orders/50, Dir: dir, Tell: progress,
 		Timeout: 5*time.Minute + time.Duration(orders)*500*time.Millisecond,
 	})
 	err = errors.Join(err, report.Write(os.Stdout), report.Failed())

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"boxoffice"
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
 
@@ -79,7 +80,7 @@ var ErrUnsupported = errors.New("the facilitator does not settle version 2 of sc
 // Check asks what the facilitator settles. It fails with ErrUnsupported if that
 // is not scheme exact on our chain.
 func (c *Client) Check(ctx context.Context) error {
-	status, body, _, err := c.call(ctx, http.MethodGet, x402.PathSupported, nil)
+	status, body, _, err := c.call(ctx, http.MethodGet, x402.PathSupported, nil, "")
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (c *Client) Verify(ctx context.Context, payload []byte, requirements x402.R
 	if err != nil {
 		return nil, err
 	}
-	status, body, _, err := c.call(ctx, http.MethodPost, x402.PathVerify, request)
+	status, body, _, err := c.call(ctx, http.MethodPost, x402.PathVerify, request, "")
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +127,14 @@ func (c *Client) Verify(ctx context.Context, payload []byte, requirements x402.R
 
 // Settle hands a saved payment to the facilitator. The bytes are the same
 // however often it is called: the saved payload, and the requirements that it
-// accepted, which are those that were frozen with the quote.
+// accepted, which are those that were frozen with the quote. The Idempotency-Key
+// tells a facilitator that asks for one, as ours does, that we know what we served.
 func (c *Client) Settle(ctx context.Context, intent payment.Intent) Answer {
 	request, err := settleRequest(intent)
 	if err != nil {
 		return Answer{Outcome: Declined, Reason: x402.ReasonPayload, Detail: err.Error()}
 	}
-	status, body, header, err := c.call(ctx, http.MethodPost, x402.PathSettle, request)
+	status, body, header, err := c.call(ctx, http.MethodPost, x402.PathSettle, request, intent.ID)
 	if err != nil {
 		answer := Answer{Outcome: Open, Reason: x402.ReasonPending, Detail: err.Error()}
 		if operation, ok := errors.AsType[*net.OpError](err); ok && operation.Op == "dial" {
@@ -222,7 +224,7 @@ func (c *Client) success(answer Answer, status int, said x402.Settlement, permit
 	return Answer{Outcome: Settled, Transaction: common.BytesToHash(hash)}
 }
 
-func (c *Client) call(ctx context.Context, method, path string, request []byte) (status int, body []byte, header http.Header, err error) {
+func (c *Client) call(ctx context.Context, method, path string, request []byte, key boxoffice.UUID) (status int, body []byte, header http.Header, err error) {
 	message, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(request))
 	if err != nil {
 		return 0, nil, nil, errors.New("facilitator: its address is malformed")
@@ -230,6 +232,9 @@ func (c *Client) call(ctx context.Context, method, path string, request []byte) 
 	if request != nil {
 		message.Header.Set("Content-Type", "application/json")
 		message.GetBody = nil // it is for us to say when a payment is sent again
+	}
+	if key != "" {
+		message.Header.Set("Idempotency-Key", string(key))
 	}
 	if c.Authorization != "" {
 		message.Header.Set("Authorization", c.Authorization)

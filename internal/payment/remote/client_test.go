@@ -27,7 +27,7 @@ var (
 		if err != nil {
 			panic(err)
 		}
-		return payment.Intent{Payload: payload, Permit: payment.Permit{Authorization: auth}}
+		return payment.Intent{ID: "3c5c1f0a-9d5c-4c0e-8f0c-1d2b3a4c5d6e", Payload: payload, Permit: payment.Permit{Authorization: auth}}
 	}()
 )
 
@@ -112,7 +112,7 @@ func TestSameBytes(t *testing.T) {
 	var bodies []string
 	client := facilitator(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		bodies = append(bodies, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")+" "+string(body))
+		bodies = append(bodies, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")+" "+r.Header.Get("Idempotency-Key")+" "+string(body))
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
@@ -125,7 +125,7 @@ func TestSameBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `POST /settle Bearer x {"x402Version":2,"paymentPayload":` + string(intent.Payload) + `,"paymentRequirements":` + string(requirements) + `}`
+	want := `POST /settle Bearer x ` + string(intent.ID) + ` {"x402Version":2,"paymentPayload":` + string(intent.Payload) + `,"paymentRequirements":` + string(requirements) + `}`
 	if diff := cmp.Diff([]string{want, want}, bodies); diff != "" {
 		t.Error(diff)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/crash"
 	"boxoffice/internal/payment"
 
 	"github.com/ethereum/go-ethereum/crypto"
@@ -226,7 +227,9 @@ func (s *Settler) ask(ctx context.Context, intent payment.Intent, a *asking) {
 	if err != nil {
 		answer = Answer{Outcome: Declined, Reason: noAnswer, Detail: "not asked: the store is away"}
 	} else {
+		crash.At(crash.ExposureSaved)
 		answer = s.Client.Settle(ctx, intent)
+		crash.At(crash.FacilitatorHeard)
 		if !before && (answer.Outcome == Declined || answer.Outcome == Refused) {
 			err = s.Exposures.Withdraw(ctx, intent.ID)
 			before = err != nil

@@ -106,3 +106,32 @@ func (s *Store) LastTransaction(ctx context.Context, intentID boxoffice.UUID) (h
 	}
 	return &last, named(ctx, "read last transaction", err)
 }
+
+// Answered implements facilitator.Store.
+func (s *Store) Answered(ctx context.Context, intentID boxoffice.UUID) (caller string, err error) {
+	err = s.readers.QueryRowContext(ctx, "SELECT caller FROM answers WHERE intent_id = ?", intentID).Scan(&caller)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return caller, named(ctx, "read answer", err)
+}
+
+// Answer implements facilitator.Store.
+func (s *Store) Answer(ctx context.Context, intentID boxoffice.UUID, caller string) (taken bool, err error) {
+	err = s.write(ctx, "answer payment", func(tx *sql.Tx) error {
+		// The update changes nothing, but counts as a row if it is the same caller's.
+		taken, err = affects(ctx, tx, `
+			INSERT INTO answers (intent_id, caller) VALUES (?, ?)
+			ON CONFLICT DO UPDATE SET caller = caller WHERE caller = excluded.caller`, intentID, caller)
+		return err
+	})
+	return taken, err
+}
+
+// Unanswer implements facilitator.Store.
+func (s *Store) Unanswer(ctx context.Context, intentID boxoffice.UUID, caller string) error {
+	return s.write(ctx, "take answer back", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DELETE FROM answers WHERE intent_id = ? AND caller = ?", intentID, caller)
+		return err
+	})
+}

@@ -87,3 +87,34 @@ func TestExpose(t *testing.T) {
 	}
 	expose(false)
 }
+
+// One caller is told, as often as it asks, until it is taken back.
+func TestAnswer(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "boxoffice.db"))
+	saved, err := store.Submit(t.Context(), foreignIntent(5, 1), []byte(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(caller string, want bool, told string) {
+		t.Helper()
+		if taken, err := store.Answer(t.Context(), saved.ID, caller); err != nil || taken != want {
+			t.Errorf("%s may be told: %t, %v", caller, taken, err)
+		}
+		if was, err := store.Answered(t.Context(), saved.ID); err != nil || was != told {
+			t.Errorf("told %q, %v", was, err)
+		}
+	}
+	unanswer := func(caller string) {
+		t.Helper()
+		if err := store.Unanswer(t.Context(), saved.ID, caller); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer("a", true, "a")
+	answer("b", false, "a")
+	answer("a", true, "a")
+	unanswer("b")
+	answer("b", false, "a")
+	unanswer("a")
+	answer("b", true, "b")
+}

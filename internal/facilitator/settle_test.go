@@ -1,0 +1,148 @@
+package facilitator_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/facilitator"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/store/sqlite"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// A caller that could not be told leaves the outcome to the next one, unless it
+// named itself and comes back.
+func TestLostAnswer(t *testing.T) {
+	f, store, terms := openFacilitator(t)
+	lost := errors.New("the connection broke")
+	for nonce, test := range []struct {
+		first, second string
+		again         bool // whether the second caller is told success
+	}{
+		{"", "", true}, {"", "sale 7", true}, {"sale 7", "sale 7", true}, {"sale 7", "", false},
+	} {
+		request := settledPayment(t, store, terms, uint64(nonce))
+		err := f.Settle(t.Context(), request, facilitator.Named(test.first), func(said x402.Settlement) error {
+			if !said.Success {
+				t.Errorf("said %+v", said)
+			}
+			return lost
+		})
+		if !errors.Is(err, lost) {
+			t.Errorf("got %v", err)
+		}
+		if verified, err := f.Verify(t.Context(), request, facilitator.Named(test.second)); err != nil || verified.IsValid != test.again {
+			t.Errorf("%+v: verified as %+v, %v", test, verified, err)
+		}
+		if err := f.Settle(t.Context(), request, facilitator.Named(test.second), func(said x402.Settlement) error {
+			if said.Success != test.again {
+				t.Errorf("%+v: said %+v", test, said)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// openFacilitator returns a facilitator without a chain.
+func openFacilitator(t *testing.T) (*facilitator.Facilitator, *sqlite.Store, x402.Requirements) {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "facilitator.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	terms := x402.Requirements{
+		Scheme: x402.SchemeExact, Network: x402.Network(1), Asset: common.Address{1}, Amount: x402.NewUint256(7), PayTo: common.Address{2},
+		MaxTimeoutSeconds: 60, Extra: &x402.Extra{AssetTransferMethod: x402.MethodPermit2},
+	}
+	return facilitator.New(facilitator.Config{
+		ChainID: 1, Store: store, Assets: []common.Address{terms.Asset}, TellOnce: true, Wait: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}), store, terms
+}
+
+// settledPayment saves a payment that is settled and returns the call about it.
+func settledPayment(t *testing.T, store *sqlite.Store, terms x402.Requirements, nonce uint64) x402.FacilitatorRequest {
+	t.Helper()
+	authorization := x402.Authorization{
+		From: common.Address{3}, Permitted: x402.Permitted{Token: terms.Asset, Amount: terms.Amount}, Spender: x402.ExactProxy,
+		Nonce: x402.NewUint256(nonce), Deadline: x402.NewUint256(9), Witness: x402.Witness{To: terms.PayTo},
+	}
+	signature := make([]byte, 65)
+	payload := marshal(t, x402.Payload{X402Version: 2, Accepted: terms, Payload: x402.Permit2Payload{Authorization: authorization, Signature: signature}})
+	hash, err := boxoffice.HashJSON(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := store.Submit(t.Context(), payment.Intent{
+		ID: boxoffice.NewUUID(), OrderID: boxoffice.NewUUID(), ChainID: 1, State: payment.Waiting, SubmittedAt: 1,
+		Permit: payment.Permit{Authorization: authorization, Signature: signature}, Payload: payload, PayloadHash: hash,
+	}, marshal(t, terms))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Settle(t.Context(), nil, []payment.Decision{{
+		IntentID: saved.ID, Verdict: payment.VerdictSettled, Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: uint(nonce), SettledAt: 2},
+	}}, 2); err != nil {
+		t.Fatal(err)
+	}
+	return x402.FacilitatorRequest{X402Version: 2, PaymentPayload: payload, PaymentRequirements: marshal(t, terms)}
+}
+
+func marshal(t *testing.T, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// hasty is a caller that closes the connection as soon as it has the answer,
+// which ends the call's context, maybe before the handler returns.
+type hasty struct {
+	*httptest.ResponseRecorder
+	close func()
+}
+
+func (h hasty) Write(text []byte) (int, error) {
+	defer h.close()
+	return h.ResponseRecorder.Write(text)
+}
+
+// Who closes the connection after the answer was told; who closed it before was not.
+func TestToldAndGone(t *testing.T) {
+	f, store, terms := openFacilitator(t)
+	h := f.Handler(facilitator.DoorConfig{PerSecond: 1000, Burst: 1000})
+	call := func(request x402.FacilitatorRequest, ctx context.Context, close func()) (said x402.Settlement) {
+		w := hasty{httptest.NewRecorder(), close}
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, x402.PathSettle, bytes.NewReader(marshal(t, request))))
+		json.Unmarshal(w.Body.Bytes(), &said)
+		return said
+	}
+	for nonce, before := range []bool{false, true} {
+		request := settledPayment(t, store, terms, uint64(nonce))
+		ctx, close := context.WithCancel(t.Context())
+		if before {
+			close()
+		}
+		if said := call(request, ctx, close); said.Success == before {
+			t.Errorf("gone before: %t, and said %+v", before, said)
+		}
+		if said := call(request, t.Context(), func() {}); said.Success != before {
+			t.Errorf("gone before: %t, and the next call was told %+v", before, said)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+)
+
+// A breaker passes HTTP on to a backend and breaks the connection of a call
+// when it is told to, on both sides, as a network does.
+type breaker struct {
+	url      string
+	backend  string
+	sent     func() (uint64, error) // how many transactions the backend's wallet has sent
+	listener net.Listener
+	serving  sync.WaitGroup
+
+	mu    sync.Mutex
+	path  string // of the next call to break, "" for none
+	cut   cut
+	broke int
+}
+
+// cut is when a connection breaks.
+type cut string
+
+const (
+	whole        cut = "whole"
+	onDelivery   cut = "cut as the call was delivered"
+	onBroadcast  cut = "cut when the transaction was broadcast"
+	beforeAnswer cut = "cut when the answer was ready"
+	inAnswer     cut = "cut in the middle of the answer"
+)
+
+func newBreaker(ctx context.Context, backend string, sent func() (uint64, error)) (*breaker, error) {
+	address, err := url.Parse(backend)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	b := &breaker{url: "http://" + listener.Addr().String(), backend: address.Host, listener: listener, sent: sent}
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	b.serving.Go(func() {
+		defer stop()
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go b.serve(ctx, conn)
+		}
+	})
+	return b, nil
+}
+
+func (b *breaker) close() error {
+	err := b.listener.Close()
+	b.serving.Wait()
+	return err
+}
+
+// arm breaks the next call of path.
+func (b *breaker) arm(path string, at cut) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.path, b.cut, b.broke = path, at, 0
+}
+
+// wasBroken reports whether the call that was armed has come and was broken.
+func (b *breaker) wasBroken() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.broke == 1
+}
+
+func (b *breaker) breaks(path string) cut {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.path == "" || b.path != path {
+		return whole
+	}
+	b.path = ""
+	b.broke++
+	return b.cut
+}
+
+// serve passes on the calls of a connection, each over one of its own.
+func (b *breaker) serve(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	calls := bufio.NewReader(conn)
+	for b.pass(ctx, conn, calls) == nil {
+	}
+}
+
+var errCut = errors.New("cut")
+
+func (b *breaker) pass(ctx context.Context, conn net.Conn, calls *bufio.Reader) error {
+	call, err := http.ReadRequest(calls)
+	if err != nil {
+		return err
+	}
+	backend, err := net.Dial("tcp", b.backend)
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	before, err := b.sent()
+	if err != nil {
+		return err
+	}
+	if err := call.Write(backend); err != nil {
+		return err
+	}
+	at := b.breaks(call.URL.Path)
+	switch at {
+	case onDelivery:
+		return errCut
+	case onBroadcast:
+		return errors.Join(errCut, until(ctx, func() (bool, error) {
+			now, err := b.sent()
+			return now > before, err
+		}))
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(backend), call)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := httputil.DumpResponse(answer, true)
+	switch {
+	case err != nil:
+		return err
+	case at == beforeAnswer:
+		return errCut
+	case at == inAnswer:
+		conn.Write(text[:len(text)-40]) // whoever reads it misses the rest, whatever became of this
+		return errCut
+	}
+	_, err = conn.Write(text)
+	return err
+}

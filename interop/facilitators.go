@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/server"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+var official = filepath.Join("interop", "facilitator")
+
+// setting is how our service and the facilitator that it settles through are set up.
+type setting struct {
+	node  bool // our service asks the chain too; if not, the facilitator's word decides
+	hasty bool // the facilitator answers settlement_pending before the transaction is mined
+}
+
+// passage is one purchase of our service, which settles through the official
+// facilitator, over a connection that breaks.
+type passage struct {
+	client string
+	path   string // of the call that breaks, "" for none
+	cut    cut
+	result string
+}
+
+const (
+	ourClient = "boxoffice buy"
+	example   = "examples/typescript"
+	// later is what becomes of an order if nobody can tell its outcome.
+	later = "pending, exactly one transfer; admitted as soon as a node is configured"
+)
+
+var settings = []struct {
+	setting
+	passages []passage
+}{
+	{setting{node: true}, []passage{
+		{ourClient, "", whole, string(admitted)},
+		{example, "", whole, string(admitted)},
+		{ourClient, x402.PathSettle, onDelivery, string(admitted)},
+		{example, x402.PathSettle, onBroadcast, string(admitted)},
+		{ourClient, x402.PathSettle, inAnswer, string(admitted)},
+	}},
+	{setting{hasty: true}, []passage{
+		{ourClient, "", whole, string(admitted)},
+	}},
+	{setting{}, []passage{
+		{example, "", whole, string(admitted)},
+		{ourClient, x402.PathVerify, onDelivery, string(admitted)},
+		{ourClient, x402.PathVerify, inAnswer, string(admitted)},
+		{ourClient, x402.PathSettle, onBroadcast, later},
+	}},
+}
+
+// throughOfficial buys of boxoffice serve, which settles through the official
+// facilitator, and sees that each order is admitted after exactly one transfer
+// and that the operator is shown one payment for it.
+func throughOfficial(ctx context.Context, d *demo) (rows []row, err error) {
+	for _, s := range settings {
+		more, err := s.run(ctx, d, s.passages)
+		if err != nil {
+			return nil, fmt.Errorf("%+v: %w", s.setting, err)
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+func (s setting) run(ctx context.Context, d *demo, passages []passage) (rows []row, err error) {
+	key, wallet, err := newWallet(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	patience := "30000"
+	if s.hasty {
+		patience = "100"
+	}
+	facilitator, err := startNode(ctx, official, "facilitator.mjs", d.nodeEnv("PRIVATE_KEY=0x"+key, "CONFIRMATION_MS="+patience)...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, facilitator.end()) }()
+	if s.node {
+		if err := officialWords(ctx, d, facilitator.url); err != nil {
+			return nil, err
+		}
+	}
+	line, err := newBreaker(ctx, facilitator.url, d.sent(ctx, wallet))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, line.close()) }()
+	shop, err := d.serveThrough(ctx, line, s.node)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, shop.service.end()) }()
+	for _, p := range passages {
+		client, err := p.run(ctx, shop, line)
+		if err != nil {
+			return nil, fmt.Errorf("%+v: %w", p, err)
+		}
+		settler, err := named(official, "@x402/core", "@x402/evm")
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row{s.server(), settler, client, s.breaks(p), p.result})
+	}
+	if s.hasty != strings.Contains(facilitator.said(), string(x402.ReasonPending)) {
+		return nil, errors.New("the facilitator's patience is not what it should be")
+	}
+	return rows, nil
+}
+
+func (s setting) server() string {
+	if s.node {
+		return "boxoffice serve"
+	}
+	return "boxoffice serve without a node"
+}
+
+func (s setting) breaks(p passage) string {
+	switch {
+	case s.hasty:
+		return "/settle answers settlement_pending first"
+	case p.path == "":
+		return "nothing"
+	}
+	return p.path + " is " + string(p.cut)
+}
+
+// nodeEnv is what the programs of the folder want to know.
+func (d *demo) nodeEnv(more ...string) []string {
+	return append(more, "RPC_URL="+d.RPCURL, fmt.Sprintf("CHAIN_ID=%d", d.ChainID), "ASSET="+d.Asset)
+}
+
+// A carried is boxoffice serve that settles through a facilitator, and the demo
+// as it looks from there.
+type carried struct {
+	service *instance
+	world   demo
+	node    bool
+}
+
+// serveThrough starts boxoffice serve on data of its own, with a recipient that
+// nobody has paid yet.
+func (d *demo) serveThrough(ctx context.Context, line *breaker, node bool) (*carried, error) {
+	recipient, err := crypto.GenerateKey()
+	if err != nil {
+		return nil, err
+	}
+	c := &carried{world: *d, node: node}
+	payTo := crypto.PubkeyToAddress(recipient.PublicKey)
+	c.world.PayTo = payTo.Hex()
+	return c, c.serve(ctx, line, payTo)
+}
+
+func (c *carried) serve(ctx context.Context, line *breaker, payTo common.Address) (err error) {
+	c.service, err = startService(ctx, &c.world, "carried-"+payTo.Hex(), "serve", nil, func(config *server.Config) {
+		config.Payment.PayTo = payTo
+		config.Settlement.Via = server.ViaFacilitator
+		config.Settlement.Facilitator.URL = line.url
+		config.Settlement.Facilitator.Retry = server.Duration(200 * time.Millisecond)
+		if !c.node {
+			config.Chain.RPCURL = ""
+		}
+	})
+	if err == nil {
+		c.world.BaseURL = c.service.config.BaseURL
+	}
+	return err
+}
+
+// run buys once and returns the name of the client.
+func (p passage) run(ctx context.Context, c *carried, line *breaker) (client string, err error) {
+	before, err := transfers(ctx, &c.world)
+	if err != nil {
+		return "", err
+	}
+	if p.path != "" {
+		line.arm(p.path, p.cut)
+	}
+	if client, err = p.buy(ctx, c, line); err != nil {
+		return "", err
+	}
+	if p.path != "" && !line.wasBroken() {
+		return "", errors.New("no call was broken")
+	}
+	after, err := transfers(ctx, &c.world)
+	if err != nil {
+		return "", err
+	}
+	if len(after) != len(before)+1 {
+		return "", fmt.Errorf("%d transfers", len(after)-len(before))
+	}
+	return client, c.onePaymentEach(ctx)
+}
+
+// buy runs the client until the order is admitted, and returns its name.
+func (p passage) buy(ctx context.Context, c *carried, line *breaker) (name string, err error) {
+	if p.client != ourClient {
+		name, err = named(typescript, "@x402/core", "@x402/evm", "viem")
+		if err != nil {
+			return "", err
+		}
+		return name, admits(ctx, "node", []string{filepath.Join(typescript, "build", "buy.js")},
+			"BOXOFFICE_URL="+c.world.BaseURL, "BOXOFFICE_PRIVATE_KEY="+c.world.Payer.PrivateKey, "ASSET="+c.world.Asset, "MAX_AMOUNT=250000000000000000")
+	}
+	binary, err := c.world.boxoffice(ctx)
+	if err != nil {
+		return "", err
+	}
+	args := []string{"buy", "job.open", "--objective", "Name three uses of a lighthouse", "--yes", "--max-amount", "0.25", "--json",
+		"--request-key", string(boxoffice.NewUUID())}
+	env := []string{"BOXOFFICE_URL=" + c.world.BaseURL, "BOXOFFICE_PRIVATE_KEY=" + c.world.Payer.PrivateKey,
+		"BOXOFFICE_TOKEN=" + boxoffice.NewToken().Reveal(), "BOXOFFICE_VAULT=" + filepath.Join(c.world.folder, "vault")}
+	if p.result != later {
+		return ourClient, admits(ctx, binary, args, env...)
+	}
+	const stillPending = 5 // the exit code
+	pending, _ := errors.AsType[*exec.ExitError](admits(ctx, binary, append(args, "--timeout", "5s"), env...))
+	if pending == nil || pending.ExitCode() != stillPending {
+		return "", fmt.Errorf("without a node it ended with %v, want that the payment is pending", pending)
+	}
+	if err := c.service.end(); err != nil {
+		return "", err
+	}
+	c.node = true
+	if err := c.serve(ctx, line, common.HexToAddress(c.world.PayTo)); err != nil {
+		return "", err
+	}
+	env[0] = "BOXOFFICE_URL=" + c.world.BaseURL
+	return ourClient, admits(ctx, binary, args, env...)
+}
+
+// admits runs a client and reads the status that it prints.
+func admits(ctx context.Context, program string, args []string, env ...string) error {
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, program, args...)
+	command.Env = append(os.Environ(), env...)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%w\n%s", err, &stderr)
+	}
+	var status boxoffice.Status
+	if err := json.Unmarshal(stdout.Bytes(), &status); err != nil || status.Status != boxoffice.Admitted {
+		return fmt.Errorf("the order is %q, %v", status.Status, err)
+	}
+	return nil
+}
+
+// onePaymentEach asks boxoffice payments: each order has one payment, settled.
+func (c *carried) onePaymentEach(ctx context.Context) error {
+	binary, err := c.world.boxoffice(ctx)
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, binary, "payments", "--json", "--operator", "http://"+c.service.config.OperatorListen)
+	out, err := command.Output()
+	if err != nil {
+		return err
+	}
+	var listed server.Payments
+	if err := json.Unmarshal(out, &listed); err != nil {
+		return err
+	}
+	paid := map[boxoffice.UUID]bool{}
+	for _, entry := range listed.Payments {
+		if entry.SettledBy == nil || paid[entry.OrderID] {
+			return fmt.Errorf("payment %s of order %s is %s, or another one", entry.ID, entry.OrderID, entry.State)
+		}
+		paid[entry.OrderID] = true
+	}
+	return nil
+}
+
+// named names packages with the versions that a folder pins.
+func named(folder string, packages ...string) (string, error) {
+	names := make([]string, len(packages))
+	for i, name := range packages {
+		version, err := pinned(folder, name)
+		if err != nil {
+			return "", err
+		}
+		names[i] = name + " " + version
+	}
+	return strings.Join(names, ", "), nil
+}
