@@ -52,6 +52,7 @@ type commands struct {
 	Worker      workerCmd      `cmd:"" help:"Run admitted work beside the service, in a process of its own."`
 	Config      configCmd      `cmd:"" help:"Print a configuration file with every key, its default and what it means."`
 	Payments    paymentsCmd    `cmd:"" help:"Operators: list payments with their transactions, fees and reasons, and what settling costs."`
+	Cancel      cancelCmd      `cmd:"" help:"Operators: end what is done for a job, a workflow or an oracle, or stop a schedule."`
 
 	Capabilities capabilitiesCmd `cmd:"" help:"Show what the service sells, and for how much."`
 	Quote        quoteCmd        `cmd:"" help:"Ask for a price. Charges nothing."`

@@ -48,13 +48,17 @@ func Advance(nodes []Node, unseen bool) Step {
 	})
 	step.Completed = !step.Busy && finished && delivery.State == boxoffice.NodeDone
 	if !step.Busy && !step.Completed {
-		step.BlockedReason = blockedReason(nodes)
+		step.BlockedReason = BlockedReason(nodes)
 	}
 	return step
 }
 
-// blockedReason says which nodes need input, or that analysis failed (spec.md §2.9).
-func blockedReason(nodes []Node) string {
+// CancelledReason is why a node failed that an operator cancelled.
+const CancelledReason = "cancelled by the operator"
+
+// BlockedReason says of a job with the given nodes which of them need input, or
+// that analysis failed (spec.md §2.9).
+func BlockedReason(nodes []Node) string {
 	var reasons []string
 	for _, node := range nodes {
 		switch {

@@ -81,6 +81,17 @@ type Schedule struct {
 // ErrNotFound is returned for work that does not exist or is not the requester's.
 var ErrNotFound = errors.New("work: not found")
 
+// ErrEnded is returned for work that is completed, or a schedule without runs
+// left: there is nothing to be cancelled.
+var ErrEnded = errors.New("work: it has ended")
+
+// Cancelled is work that an operator cancelled: a job, an oracle or a schedule.
+type Cancelled struct {
+	Kind  string         `json:"kind"`
+	ID    boxoffice.UUID `json:"id"`
+	State string         `json:"state"` // now: blocked, or stopped
+}
+
 // Tx is the part of a store's transaction in which work is opened.
 type Tx interface {
 	Inserter
@@ -107,8 +118,8 @@ type Changer interface {
 	// are blocked or have failed are queued again, and so is the job if it was
 	// blocked. If every node is done, the last one is queued again.
 	AnswerJob(ctx context.Context, id boxoffice.UUID, answer Answer) error
-	// AddRuns adds bought runs to a schedule. An ended one becomes active, its
-	// next run being one interval after now.
+	// AddRuns adds bought runs to a schedule. One that ended or was stopped
+	// becomes active, its next run being one interval after now.
 	AddRuns(ctx context.Context, id boxoffice.UUID, runs int64, now boxoffice.Timestamp) error
 }
 

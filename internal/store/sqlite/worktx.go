@@ -128,8 +128,8 @@ func (t workTx) AnswerJob(ctx context.Context, id boxoffice.UUID, answer work.An
 func (t workTx) AddRuns(ctx context.Context, id boxoffice.UUID, runs int64, now boxoffice.Timestamp) error {
 	return t.change(ctx, "add runs", `
 		UPDATE schedules
-		SET runs_bought = runs_bought + ?1, runs_left = runs_left + ?1, state = 'active', updated_at = ?2,
-		    next_run_at = CASE state WHEN 'ended' THEN ?2 + interval_minutes * ?3 ELSE next_run_at END
+		SET runs_bought = runs_bought + ?1, runs_left = runs_left + ?1, state = 'active', updated_at = ?2, stopped_at = NULL,
+		    next_run_at = CASE WHEN state = 'ended' OR stopped_at IS NOT NULL THEN ?2 + interval_minutes * ?3 ELSE next_run_at END
 		WHERE id = ?4`, runs, now, time.Minute.Milliseconds(), id)
 }
 

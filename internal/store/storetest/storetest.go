@@ -34,6 +34,7 @@ type Store interface {
 	work.Store
 	engine.Store
 	action.Originals
+	Cancel(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp) (work.Cancelled, error)
 }
 
 // Open returns an empty store that lives as long as the test.
@@ -46,7 +47,7 @@ func Run(t *testing.T, open Open) {
 		tests map[string]func(*testing.T, Store)
 	}{
 		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests}, {"History", historyTests},
-		{"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Faults", faultTests},
+		{"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Cancellation", cancelTests}, {"Faults", faultTests},
 	}
 	for _, subject := range subjects {
 		t.Run(subject.name, func(t *testing.T) {

@@ -180,10 +180,14 @@ func (e *Engine[TTx]) start(ctx context.Context) error {
 	}
 }
 
+// heartbeat is how often runs are renewed at least: it is also how long an agent
+// goes on whose node was cancelled.
+const heartbeat = 2 * time.Second
+
 // keep holds on to the runs of this process, and gives back those that others
 // let go, until ctx ends.
 func (e *Engine[TTx]) keep(ctx context.Context) {
-	tick := time.NewTicker(e.Lease / 3)
+	tick := time.NewTicker(min(e.Lease/3, heartbeat))
 	defer tick.Stop()
 	for {
 		if err := errors.Join(e.renew(ctx), e.rescue(ctx)); err != nil && ctx.Err() == nil {

@@ -333,6 +333,43 @@ func TestStop(t *testing.T) {
 	p.untilJob(id, boxoffice.JobCompleted)
 }
 
+// An operator's word ends an agent that runs within seconds, and what it says
+// after that does not count; an input makes the job go on.
+func TestCancel(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	started, ended := make(chan struct{}), make(chan error, 1)
+	p.run(answers(func(ctx context.Context, task agent.Task) (agent.Answer, error) {
+		if len(task.Answers) > 0 {
+			return done("after all")
+		}
+		close(started)
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return done("too late")
+	}))
+	<-started
+	if _, err := p.store.Cancel(t.Context(), id, p.now()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, work.ErrLost) {
+			t.Errorf("the agent was ended by %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the agent goes on")
+	}
+	job := p.untilJob(id, boxoffice.JobBlocked)
+	if want := "analysis failed at node main: cancelled by the operator"; *job.BlockedReason != want {
+		t.Errorf("blocked: %q", *job.BlockedReason)
+	}
+	p.carryOn(id, "go on")
+	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "after all" || node.Attempts != 2 {
+		t.Errorf("%+v", node)
+	}
+}
+
 // away is a store whose database is away again and again.
 type away struct {
 	*sqlite.Store

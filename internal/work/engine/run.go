@@ -45,7 +45,7 @@ func (w *nodeWorker[TTx]) Work(ctx context.Context, entry *river.Job[work.Run]) 
 	}()
 	result := e.run(ctx, assignment)
 	if errors.Is(context.Cause(ctx), work.ErrLost) {
-		e.Log.WarnContext(ctx, "a run was ended: it was given to another worker", "work", run.Work, "node", assignment.Node.ID)
+		e.Log.WarnContext(ctx, "a run was ended: it was cancelled, or given to another worker", "work", run.Work, "node", assignment.Node.ID)
 		return nil
 	}
 	return e.finish(ctx, stopped, assignment, result)

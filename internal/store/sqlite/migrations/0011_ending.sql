@@ -1,0 +1,23 @@
+-- How work ends that nobody wants any more, or that ends its worker.
+
+-- +goose Up
+
+-- A node that is cancelled may still have been waiting for its turn.
+DROP TRIGGER nodes_move;
+
+-- +goose StatementBegin
+CREATE TRIGGER nodes_move BEFORE UPDATE OF state ON nodes
+WHEN OLD.state <> NEW.state AND (OLD.state, NEW.state) NOT IN (VALUES
+    ('waiting', 'queued'), ('queued', 'running'), ('queued', 'failed'),
+    ('running', 'done'), ('running', 'blocked'), ('running', 'failed'), ('running', 'queued'),
+    ('blocked', 'queued'), ('failed', 'queued'), ('done', 'queued'), ('done', 'waiting'))
+BEGIN
+    SELECT RAISE(ABORT, 'a node cannot move so');
+END;
+-- +goose StatementEnd
+
+-- A schedule that was stopped keeps its next time and the runs that are left.
+ALTER TABLE schedules ADD COLUMN stopped_at INTEGER CHECK (stopped_at IS NULL OR runs_left > 0);
+
+DROP INDEX schedules_due;
+CREATE INDEX schedules_due ON schedules (next_run_at, id) WHERE state = 'active' AND stopped_at IS NULL;
