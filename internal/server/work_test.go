@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -96,6 +97,12 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 	if err := json.Unmarshal(document, &task); err != nil || task.V != 1 || task.Job != id || len(task.Answers) != 1 || task.Answers[0] != "Left" {
 		t.Errorf("the agent was told %s (%v)", document, err)
 	}
+	workspace := filepath.Join(w.Options.Work.Dir, "workspaces", string(id))
+	for again := time.NewTicker(10 * time.Millisecond); ; <-again.C {
+		if _, err := os.Stat(workspace); errors.Is(err, os.ErrNotExist) {
+			break // the next version starts from the repository
+		}
+	}
 	if out, err := cloning(t, job.Delivery.RepoURL, boxoffice.NewToken()).CombinedOutput(); err == nil {
 		t.Errorf("a stranger clones the repository: %s", out)
 	}
@@ -103,6 +110,12 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 	next := buy(t, buyer, boxoffice.ActionJobContinue, fmt.Sprintf(`{"jobId":%q,"input":"And back, which way"}`, id)).Admission.Result.ID
 	if version := watch(t, buyer, next); version.State != boxoffice.JobBlocked || version.Project.Version != 2 || version.Project.Of != 2 {
 		t.Errorf("the next version %+v", version)
+	}
+	buy(t, buyer, boxoffice.ActionJobContinue, fmt.Sprintf(`{"jobId":%q,"input":"Right"}`, next))
+	folder = clone(t, watch(t, buyer, next).Delivery.RepoURL, token)
+	both, err := os.ReadFile(filepath.Join(folder, "task.json"))
+	if err != nil || !strings.HasPrefix(string(both), string(document)) || strings.Count(string(both), `"objective"`) != 2 {
+		t.Errorf("the next version wrote %s (%v)", both, err)
 	}
 }
 

@@ -51,6 +51,9 @@ func cancelRunning(ctx context.Context, tx *sql.Tx, found work.Cancelled, now bo
 		WHERE work_id = ? AND state IN ('queued', 'running')`, work.CancelledReason, now, found.ID); err != nil {
 		return fmt.Errorf("cancel nodes: %w", err)
 	}
+	if err := emptied(ctx, tx, found.ID, ""); err != nil {
+		return fmt.Errorf("cancel nodes: %w", err)
+	}
 	table, reason := "oracles", work.CancelledReason
 	if found.Kind == work.KindJob {
 		nodes, err := nodesOf(ctx, tx, found.ID)

@@ -67,7 +67,7 @@ func (t workTx) insertNodes(ctx context.Context, nodes []work.Node, now boxoffic
 // requeue queues a node that waits, is blocked, has failed or is done.
 func (t workTx) requeue(ctx context.Context, node work.Node, now boxoffice.Timestamp) error {
 	if err := take(ctx, t.tx, `
-		UPDATE nodes SET state = 'queued', due_at = ?, failures = 0, reason = ''
+		UPDATE nodes SET state = 'queued', due_at = ?, failures = 0, losses = 0, reason = ''
 		WHERE work_id = ? AND position = ? AND attempt = ? AND state = ?`,
 		now, node.Work, node.Position, node.Attempts, node.State,
 	); err != nil {
@@ -138,12 +138,12 @@ func (s *Store) Renew(ctx context.Context, holder string, until boxoffice.Timest
 }
 
 const selectLapsed = `
-	SELECT work_id, position, attempt, holder, kind, failures FROM nodes WHERE state = 'running' AND held_until < ? ORDER BY held_until LIMIT ?`
+	SELECT work_id, position, attempt, holder, losses FROM nodes WHERE state = 'running' AND held_until < ? ORDER BY held_until LIMIT ?`
 
 // Lapsed returns the runs whose holder has not renewed them, oldest first.
 func (s *Store) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Held, error) {
 	lapsed, err := collect(ctx, s.readers, func(from row) (held work.Held, err error) {
-		err = from.Scan(&held.Work, &held.Position, &held.Attempt, &held.Holder, &held.Kind, &held.Failures)
+		err = from.Scan(&held.Work, &held.Position, &held.Attempt, &held.Holder, &held.Losses)
 		return held, err
 	}, selectLapsed, now, limit)
 	return lapsed, named(ctx, "read lapsed runs", err)
@@ -155,7 +155,7 @@ func (s *Store) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) 
 // the run is not holder's any more.
 func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
 	return s.write(ctx, "finish run", func(tx *sql.Tx) error {
-		state, failed, due := boxoffice.NodeQueued, 0, (*boxoffice.Timestamp)(nil)
+		state, failed, lost, due := boxoffice.NodeQueued, 0, 0, (*boxoffice.Timestamp)(nil)
 		switch result.Verdict {
 		case work.Done:
 			state = boxoffice.NodeDone
@@ -171,15 +171,17 @@ func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result 
 			}
 		case work.Again:
 			failed = 1
+		case work.Lost:
+			lost = 1
 		}
 		if state == boxoffice.NodeQueued {
 			due = &now
 		}
 		if err := take(ctx, tx, `
-			UPDATE nodes SET state = ?1, holder = NULL, held_until = NULL, due_at = ?2, failures = failures + ?3, ended_at = ?4,
-			       summary = ?5, choice = ?6, reason = ?7, log = ?8
-			WHERE work_id = ?9 AND position = ?10 AND attempt = ?11 AND holder = ?12 AND state = 'running'`,
-			state, due, failed, now, result.Summary, result.Choice, result.Reason, result.Log,
+			UPDATE nodes SET state = ?1, holder = NULL, held_until = NULL, due_at = ?2, failures = failures + ?3, losses = losses + ?4, ended_at = ?5,
+			       summary = ?6, choice = ?7, reason = ?8, log = ?9
+			WHERE work_id = ?10 AND position = ?11 AND attempt = ?12 AND holder = ?13 AND state = 'running'`,
+			state, due, failed, lost, now, result.Summary, result.Choice, result.Reason, result.Log,
 			run.Work, run.Position, run.Attempt, holder,
 		); err != nil {
 			return err
@@ -190,6 +192,11 @@ func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result 
 			return err
 		}
 		node := nodes[run.Position]
+		if result.Verdict != work.Abandoned && result.Verdict != work.Lost { // these are asked the same again
+			if err := emptied(ctx, tx, run.Work, node.Label()); err != nil {
+				return err
+			}
+		}
 		if state == boxoffice.NodeQueued {
 			if err := t.enqueue(ctx, node, now, result.After); err != nil {
 				return err

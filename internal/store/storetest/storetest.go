@@ -33,6 +33,7 @@ type Store interface {
 	payment.History
 	work.Store
 	engine.Store
+	engine.Schedules
 	action.Originals
 	Cancel(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp) (work.Cancelled, error)
 }

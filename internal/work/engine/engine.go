@@ -41,6 +41,13 @@ type Store interface {
 	// Requeue queues again what was due before the given moment and that the
 	// queue has no entry for.
 	Requeue(ctx context.Context, before, now boxoffice.Timestamp, limit int) (int, error)
+	// Delivered returns those of the jobs that are completed, those whose delivery
+	// failed only if that was before the given moment.
+	Delivered(ctx context.Context, jobs []boxoffice.UUID, failedBefore boxoffice.Timestamp) ([]boxoffice.UUID, error)
+}
+
+// Schedules keeps what is opened again and again. Every method is one transaction.
+type Schedules interface {
 	// DueSchedules returns the schedules that have a run due.
 	DueSchedules(ctx context.Context, now boxoffice.Timestamp, limit int) ([]boxoffice.UUID, error)
 	// RunSchedule takes the due run of a schedule and keeps what open creates
@@ -55,6 +62,13 @@ type Deliverer interface {
 	// Deliver delivers the workspace. What the requester's side did wrong is in
 	// the delivery; an error is a fault of ours.
 	Deliver(ctx context.Context, job work.Job, workspace string) (boxoffice.Delivery, error)
+	// Scratch returns an empty folder in which a member of a panel runs, and which
+	// the caller removes; if it dies, Scratch of another process does, in time.
+	Scratch() (string, error)
+	// Workspaces returns the jobs that have a workspace.
+	Workspaces() ([]boxoffice.UUID, error)
+	// Discard removes the workspace of a job that is over.
+	Discard(job boxoffice.UUID) error
 }
 
 // Open opens the work of a run of a schedule: the action with its prepared input.
@@ -63,6 +77,7 @@ type Open func(ctx context.Context, tx work.Tx, owner work.Owner, action string,
 // Config is what New needs. Every field without a default is required.
 type Config[TTx any] struct {
 	Store     Store
+	Schedules Schedules
 	Driver    riverdriver.Driver[TTx] // of the same database
 	Queue     string                  // in which the store puts runs
 	Deliverer Deliverer
@@ -150,7 +165,10 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	if err := e.start(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	var tidying sync.WaitGroup
+	tidying.Go(func() { e.tidy(ctx) })
 	e.keep(ctx)
+	tidying.Wait()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	if err := e.client.StopAndCancel(stopping); err != nil {
@@ -236,6 +254,11 @@ func (e *Engine[TTx]) renew(ctx context.Context) error {
 
 const rescueAtOnce = 100
 
+// mostLosses is how many workers a node may cost. They are no failures of its
+// agent: a machine may have gone down. But what takes its worker with it every
+// time, by memory for one, has to end.
+const mostLosses = 5
+
 // rescue gives back the runs of processes that fell silent, and queues what the
 // queue lost.
 func (e *Engine[TTx]) rescue(ctx context.Context) error {
@@ -244,7 +267,10 @@ func (e *Engine[TTx]) rescue(ctx context.Context) error {
 		return err
 	}
 	for _, held := range lapsed {
-		result := e.failed(held.Kind, held.Failures, true, "its worker was lost", 0)
+		result := work.Result{Verdict: work.Lost, Reason: "its worker was lost"}
+		if held.Losses+1 >= mostLosses {
+			result = work.Result{Verdict: work.Failed, Reason: fmt.Sprintf("its worker was lost %d times", mostLosses)}
+		}
 		err := e.Store.Finish(ctx, held.Run, held.Holder, result, e.now())
 		switch {
 		case errors.Is(err, work.ErrLost):

@@ -252,6 +252,107 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
+// Lost workers are no failures of the agent, which is told the same task again;
+// but a node that costs one worker after the other comes to an end.
+func TestLostWorkers(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost int
+		want boxoffice.JobState
+	}{"a few": {4, boxoffice.JobCompleted}, "one after the other": {5, boxoffice.JobBlocked}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			id := p.openJob("look")
+			rescuer := p.run(nil, alone, func(c *config) { c.Lease = 30 * time.Millisecond })
+			for attempt := range test.lost {
+				until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State == boxoffice.NodeQueued })
+				if _, err := p.store.Claim(t.Context(), work.Run{Work: id, Attempt: attempt + 1}, "killed", p.now()-1, p.now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State != boxoffice.NodeRunning })
+			rescuer()
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+				if task.Attempt != 1 {
+					t.Errorf("the agent is told of attempt %d", task.Attempt)
+				}
+				return done("by another")
+			}), func(c *config) { c.Attempts = 1 })
+			job := p.untilJob(id, test.want)
+			if test.want == boxoffice.JobBlocked {
+				if want := "analysis failed at node main: its worker was lost 5 times"; *job.BlockedReason != want {
+					t.Errorf("blocked: %q", *job.BlockedReason)
+				}
+				p.carryOn(id, "once more")
+				p.untilJob(id, boxoffice.JobCompleted)
+			}
+		})
+	}
+}
+
+// A workspace is removed when its job was delivered, also if the worker died
+// right before; that of a delivery that failed is kept for a while, and what is
+// not over keeps its own.
+func TestWorkspacesAreDiscarded(t *testing.T) {
+	p := newPlace(t)
+	folders := new(delivers)
+	with := func(c *config) { c.Deliverer = folders }
+	stop := p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if task.Objective == "ask" && len(task.Answers) == 0 {
+			return agent.Answer{Outcome: agent.Blocked, Reason: "what?"}, nil
+		}
+		return done("x")
+	}), with)
+	delivered, blocked := p.openJob("look"), p.openJob("ask")
+	p.untilJob(delivered, boxoffice.JobCompleted)
+	folders.untilGone(p, delivered)
+	p.untilJob(blocked, boxoffice.JobBlocked)
+	stop()
+
+	if _, err := folders.Workspace(t.Context(), work.Job{Job: boxoffice.Job{ID: delivered}}); err != nil {
+		t.Fatal(err) // as a worker leaves it that dies before it removes it
+	}
+	stop = p.run(answers(nil), with)
+	folders.untilGone(p, delivered)
+	stop()
+	if left, err := folders.Workspaces(); err != nil || !slices.Equal(left, []boxoffice.UUID{blocked}) {
+		t.Errorf("workspaces of %v, %v; want that of %s", left, err, blocked)
+	}
+
+	stop = p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("x") }),
+		func(c *config) { c.Deliverer = refused{folders} })
+	p.carryOn(blocked, "this")
+	p.untilJob(blocked, boxoffice.JobCompleted)
+	stop() // waits for the worker of the delivery
+	if left, err := folders.Workspaces(); err != nil || len(left) != 1 {
+		t.Errorf("workspaces of %v, %v", left, err)
+	}
+	p.advance(8 * 24 * time.Hour)
+	p.run(answers(nil), with)
+	folders.untilGone(p, blocked)
+}
+
+// refused delivers nothing.
+type refused struct{ *delivers }
+
+func (refused) Deliver(context.Context, work.Job, string) (boxoffice.Delivery, error) {
+	return boxoffice.Delivery{Failure: "refused"}, nil
+}
+
+// An agent is told how often it failed before.
+func TestAttempts(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if task.Attempt < 3 {
+			return agent.Answer{}, &agent.Failure{Kind: agent.BadAnswer, Retryable: true}
+		}
+		return done(fmt.Sprint("attempt ", task.Attempt))
+	}))
+	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "attempt 3" {
+		t.Errorf("%+v", node)
+	}
+}
+
 const childVariable = "BOXOFFICE_TEST_WORKER"
 
 // The same with a process that is really killed, without a word.

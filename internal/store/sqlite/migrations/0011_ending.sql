@@ -21,3 +21,19 @@ ALTER TABLE schedules ADD COLUMN stopped_at INTEGER CHECK (stopped_at IS NULL OR
 
 DROP INDEX schedules_due;
 CREATE INDEX schedules_due ON schedules (next_run_at, id) WHERE state = 'active' AND stopped_at IS NULL;
+
+-- Runs whose worker was lost, since the node began or got an answer: no failures
+-- of the agent.
+ALTER TABLE nodes ADD COLUMN losses INTEGER NOT NULL DEFAULT 0;
+
+-- Where agents elsewhere answer later: a box for each task that was sent to one,
+-- until the run that sent it is over.
+DROP TABLE agent_answers;
+CREATE TABLE mailbox (
+    id      TEXT PRIMARY KEY, -- of the task
+    work_id TEXT NOT NULL CHECK (length(work_id) = 36),
+    node    TEXT NOT NULL,    -- as the agent knows it
+    answer  BLOB
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX mailbox_of_work ON mailbox (work_id, node);
