@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 const agent = `case "$(tee report.md)" in
 *'"panel"'*) echo '{"outcome":"done","summary":"I think so","choice":"yes"}' ;;
 *'For ever'*) case "$(cat report.md)" in *'"answers"'*) ;; *) sleep 1000 ;; esac; echo '{"outcome":"done","summary":"at last"}' ;;
+*'Break it'*) mkfifo .gitignore; echo '{"outcome":"done","summary":"broken"}' ;;
 *'Ask me'*) echo '{"outcome":"blocked","reason":"what?"}' ;;
 *) echo '{"outcome":"done","summary":"it is written"}' ;;
 esac
