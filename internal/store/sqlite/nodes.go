@@ -252,10 +252,11 @@ func (t workTx) advanceJob(ctx context.Context, id boxoffice.UUID, nodes []work.
 
 func (t workTx) advanceOracle(ctx context.Context, id boxoffice.UUID, members []work.Node, now boxoffice.Timestamp) error {
 	var size int
-	if err := t.tx.QueryRowContext(ctx, "SELECT panel_size FROM oracles WHERE id = ?", id).Scan(&size); err != nil {
+	var options []string
+	if err := t.tx.QueryRowContext(ctx, "SELECT panel_size, options FROM oracles WHERE id = ?", id).Scan(&size, document{&options}); err != nil {
 		return err
 	}
-	step := work.AdvancePanel(size, members)
+	step := work.AdvancePanel(size, options, members)
 	for i := range step.Replacements {
 		if err := t.insertNodes(ctx, []work.Node{work.NewMember(id, len(members)+i)}, now); err != nil {
 			return err

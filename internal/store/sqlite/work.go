@@ -118,7 +118,7 @@ func (s *Store) Oracle(ctx context.Context, requester boxoffice.Requester, id bo
 			return err
 		}
 		members, err := nodesOf(ctx, tx, id)
-		oracle.Tally = work.Tally(members)
+		oracle.Tally = work.Tally(oracle.Options, members)
 		for _, member := range members {
 			oracle.Members = append(oracle.Members, boxoffice.Member{
 				Number: member.Position + 1, State: member.State, Choice: member.Choice,

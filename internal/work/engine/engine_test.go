@@ -210,6 +210,34 @@ func TestOracle(t *testing.T) {
 	}
 }
 
+// Without options the members' own words are counted, however they write them.
+func TestOracleOfFreeText(t *testing.T) {
+	for name, test := range map[string]struct {
+		options, said []string
+		want          []boxoffice.Votes
+	}{
+		"free text": {nil, []string{" Café\u00a0 Central ", "tea house", "CAFE\u0301 central", "café central", "Tea House\n"},
+			[]boxoffice.Votes{{Choice: "Café\u00a0 Central", Votes: 3}, {Choice: "tea house", Votes: 2}}},
+		"options": {[]string{"A", "a"}, []string{"A", "a", "a", "A", "a"},
+			[]boxoffice.Votes{{Choice: "a", Votes: 3}, {Choice: "A", Votes: 2}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			id := p.openOracle(5, test.options...)
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+				return vote(test.said[task.Panel.Member])
+			}))
+			oracle := until(p, id, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
+			if !slices.Equal(oracle.Tally, test.want) || *oracle.Answer != (boxoffice.Verdict{Choice: test.want[0].Choice, Votes: 3, Of: 5}) {
+				t.Errorf("%+v, %+v", oracle.Tally, oracle.Answer)
+			}
+			if member := oracle.Members[0]; member.Choice != test.said[0] {
+				t.Errorf("the first member said %q", member.Choice)
+			}
+		})
+	}
+}
+
 func TestOracleWithoutItsPanel(t *testing.T) {
 	p := newPlace(t)
 	id := p.openOracle(6)
