@@ -92,6 +92,7 @@ type Config[TTx any] struct {
 	Attempts    int           // failed runs of a node after which it is given up; default 3
 	Backoff     time.Duration // until the first retry, doubling; default 5s
 	Lease       time.Duration // how long a process that fell silent keeps its runs; default 30s
+	Heartbeat   time.Duration // how often a process says that it has its runs, and hears that one was cancelled; default 2s
 	Poll        time.Duration // how often the queue is asked; default 250ms
 	Scheduling  time.Duration // how often schedules are looked at; default 5s
 
@@ -121,6 +122,7 @@ func New[TTx any](config Config[TTx]) (*Engine[TTx], error) {
 	config.Attempts = orDefault(config.Attempts, 3)
 	config.Backoff = orDefault(config.Backoff, 5*time.Second)
 	config.Lease = orDefault(config.Lease, 30*time.Second)
+	config.Heartbeat = orDefault(config.Heartbeat, 2*time.Second)
 	config.Poll = orDefault(config.Poll, 250*time.Millisecond)
 	config.Scheduling = orDefault(config.Scheduling, 5*time.Second)
 	if config.Now == nil {
@@ -198,17 +200,23 @@ func (e *Engine[TTx]) start(ctx context.Context) error {
 	}
 }
 
-// heartbeat is how often runs are renewed at least: it is also how long an agent
-// goes on whose node was cancelled.
-const heartbeat = 2 * time.Second
-
 // keep holds on to the runs of this process, and gives back those that others
-// let go, until ctx ends.
+// let go, until ctx ends. A process that was away itself, because the database
+// was or the machine slept, does not know who is silent and who was kept from
+// speaking: it gives the others a lease to renew first.
 func (e *Engine[TTx]) keep(ctx context.Context) {
-	tick := time.NewTicker(min(e.Lease/3, heartbeat))
+	tick := time.NewTicker(min(e.Lease/3, e.Heartbeat))
 	defer tick.Stop()
+	last, patient := e.Now(), time.Time{}
 	for {
-		if err := errors.Join(e.renew(ctx), e.rescue(ctx)); err != nil && ctx.Err() == nil {
+		now := e.Now()
+		if now.Sub(last) > e.Lease/2 {
+			patient = now.Add(e.Lease)
+		}
+		err := errors.Join(e.renew(ctx), e.rescue(ctx, now.Before(patient)))
+		if err == nil {
+			last = now
+		} else if ctx.Err() == nil {
 			e.Log.ErrorContext(ctx, "runs could not be kept; it will be tried again", "err", err)
 		}
 		select {
@@ -259,11 +267,11 @@ const rescueAtOnce = 100
 // time, by memory for one, has to end.
 const mostLosses = 5
 
-// rescue gives back the runs of processes that fell silent, and queues what the
-// queue lost.
-func (e *Engine[TTx]) rescue(ctx context.Context) error {
+// rescue gives back the runs of processes that fell silent, unless it is to be
+// patient with them, and queues what the queue lost.
+func (e *Engine[TTx]) rescue(ctx context.Context, patient bool) error {
 	lapsed, err := e.Store.Lapsed(ctx, e.now(), rescueAtOnce)
-	if err != nil {
+	if err != nil || patient {
 		return err
 	}
 	for _, held := range lapsed {

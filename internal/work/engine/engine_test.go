@@ -290,7 +290,7 @@ func TestLostWorkers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
 			id := p.openJob("look")
-			rescuer := p.run(nil, alone, func(c *config) { c.Lease = 30 * time.Millisecond })
+			rescuer := p.run(nil, alone)
 			for attempt := range test.lost {
 				until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State == boxoffice.NodeQueued })
 				if _, err := p.store.Claim(t.Context(), work.Run{Work: id, Attempt: attempt + 1}, "killed", p.now()-1, p.now()); err != nil {
@@ -533,6 +533,86 @@ func TestDatabaseAway(t *testing.T) {
 	}), func(c *config) { c.Store = &away{Store: p.store} })
 	if job := p.untilJob(id, boxoffice.JobCompleted); job.Nodes[0].Attempts != 1 || runs.Load() != 1 {
 		t.Errorf("%+v after %d runs", job.Nodes, runs.Load())
+	}
+}
+
+// outage is a store whose database is away while it says so.
+type outage struct {
+	*sqlite.Store
+	away   atomic.Bool
+	looked atomic.Int64 // times that others' runs were looked for with success
+}
+
+func (o *outage) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
+	if o.away.Load() {
+		return errAway
+	}
+	return o.Store.Finish(ctx, run, holder, result, now)
+}
+
+func (o *outage) Renew(ctx context.Context, holder string, until boxoffice.Timestamp) ([]work.Run, error) {
+	if o.away.Load() {
+		return nil, errAway
+	}
+	return o.Store.Renew(ctx, holder, until)
+}
+
+func (o *outage) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Held, error) {
+	if o.away.Load() {
+		return nil, errAway
+	}
+	defer o.looked.Add(1)
+	return o.Store.Lapsed(ctx, now, limit)
+}
+
+// The database is away for a minute, twice as long as a process may be silent,
+// and an agent ends meanwhile. Whichever process sees it first when it is back:
+// the result is kept and nothing is done again. A process that stays silent then
+// is given up all the same.
+func TestDatabaseAwayForAMinute(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	const lease = 30 * time.Second
+	working, other := &outage{Store: p.store}, &outage{Store: p.store}
+	started, goOn := make(chan struct{}), make(chan struct{})
+	var runs atomic.Int64
+	stop := p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+		runs.Add(1)
+		close(started)
+		<-goOn
+		return done("x")
+	}), func(c *config) { c.Store, c.Lease = working, lease })
+	<-started
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+		return done("by another")
+	}), func(c *config) { c.Store, c.Lease, c.Queue = other, lease, "nothing" })
+	p.until(func() bool { return other.looked.Load() > 0 })
+
+	working.away.Store(true)
+	other.away.Store(true)
+	close(goOn)
+	p.advance(time.Minute)
+	p.until(func() bool { return strings.Count(p.log.String(), "runs could not be kept") > 1 })
+	looked := other.looked.Load()
+	other.away.Store(false)
+	p.until(func() bool { return other.looked.Load() > looked+1 })
+	working.away.Store(false)
+	if job := p.untilJob(id, boxoffice.JobCompleted); job.Nodes[0].Attempts != 1 || job.Nodes[0].Summary != "x" || runs.Load() != 1 {
+		t.Errorf("%+v after %d runs", job.Nodes, runs.Load())
+	}
+
+	stop()
+	silent := p.openJob("look")
+	if _, err := p.store.Claim(t.Context(), work.Run{Work: silent, Attempt: 1}, "killed", p.now(), p.now()); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // step by step, or it would seem to have slept itself
+		looked := other.looked.Load()
+		p.advance(lease / 3)
+		p.until(func() bool { return other.looked.Load() > looked+1 })
+	}
+	if job, err := p.store.Job(t.Context(), p.owner, silent); err != nil || job.Nodes[0].State != boxoffice.NodeQueued {
+		t.Errorf("%+v, %v", job.Nodes, err)
 	}
 }
 

@@ -133,7 +133,7 @@ func (p *place) run(runner agent.Runner, change ...func(*config)) (stop func()) 
 	c := config{
 		Store: p.store, Schedules: p.store, Driver: p.store.Driver(), Queue: sqlite.Queue, Deliverer: new(delivers), Open: open,
 		Agents: map[string]agent.Runner{engine.Any: runner}, Poll: 5 * time.Millisecond, Backoff: time.Millisecond,
-		Scheduling: 10 * time.Millisecond, Lease: 10 * time.Second, Now: p.Now,
+		Scheduling: 10 * time.Millisecond, Lease: 10 * time.Second, Heartbeat: 20 * time.Millisecond, Now: p.Now,
 		Log: slog.New(slog.NewTextHandler(&p.log, nil)),
 	}
 	for _, apply := range change {
@@ -205,6 +205,21 @@ func (p *place) carryOn(job boxoffice.UUID, input string) work.Opened {
 	return p.admit(func(tx work.Tx, owner work.Owner) (work.Opened, error) {
 		return work.ContinueJob(p.t.Context(), tx, owner, job, input, p.now())
 	})
+}
+
+// until waits until something is so.
+func (p *place) until(is func() bool) {
+	p.t.Helper()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	deadline := time.After(30 * time.Second)
+	for !is() {
+		select {
+		case <-again.C:
+		case <-deadline:
+			p.t.Fatal("it does not come so far")
+		}
+	}
 }
 
 // until reads a record until it is as it should be.
