@@ -119,6 +119,18 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 	}
 }
 
+// Work that cannot start, since its requester's repository may not be reached,
+// says so.
+func TestRepositoryOutOfReach(t *testing.T) {
+	w := servertest.Start(t, working(t), func(o *server.Options) { o.Work.Attempts = 1 })
+	buyer := w.Client(w.NewPayer())
+	id := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look","repoUrl":"https://elsewhere.example/r.git"}`).Admission.Result.ID
+	job := watch(t, buyer, id)
+	if want := "analysis failed at node main: repoUrl refused: this service does not deliver to that host"; job.State != boxoffice.JobBlocked || *job.BlockedReason != want {
+		t.Errorf("%s: %q", job.State, *job.BlockedReason)
+	}
+}
+
 func TestOraclesAndSchedulesRun(t *testing.T) {
 	w := servertest.Start(t, working(t))
 	buyer := w.Client(w.NewPayer())

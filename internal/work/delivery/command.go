@@ -15,22 +15,20 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+
+	"boxoffice/internal/work"
 )
 
-// A Failure is what somebody else did wrong: a host that refused a push, an
-// address that may not be reached, a workspace that is too large. Its text is
-// bounded, holds no secret, and is what the requester reads.
-type Failure struct{ Text string }
+// A Failure is what somebody else did wrong.
+type Failure = work.Refusal
 
-func (f *Failure) Error() string { return f.Text }
-
-func failuref(format string, args ...any) error { return &Failure{fmt.Sprintf(format, args...)} }
+func failuref(format string, args ...any) error { return &Failure{Text: fmt.Sprintf(format, args...)} }
 
 // failed turns the error of a command into a Failure, unless the caller gave
 // the command up.
 func failed(ctx context.Context, err error) error {
 	if command, ok := errors.AsType[*commandError](err); ok && ctx.Err() == nil {
-		return &Failure{command.Error()}
+		return &Failure{Text: command.Error()}
 	}
 	return err
 }

@@ -94,7 +94,7 @@ func (e *Engine[TTx]) run(ctx context.Context, a work.Assignment) work.Result {
 	default:
 		workspace, err := e.Deliverer.Workspace(ctx, a.Job)
 		if err != nil {
-			return e.ours(ctx, a, fmt.Errorf("workspace: %w", err))
+			return e.nowhere(ctx, a, err)
 		}
 		return e.ask(ctx, a, a.Node.Template, workspace, nodeTask(a))
 	}
@@ -103,7 +103,7 @@ func (e *Engine[TTx]) run(ctx context.Context, a work.Assignment) work.Result {
 func (e *Engine[TTx]) deliver(ctx context.Context, a work.Assignment) work.Result {
 	workspace, err := e.Deliverer.Workspace(ctx, a.Job)
 	if err != nil {
-		return e.ours(ctx, a, fmt.Errorf("workspace: %w", err))
+		return e.nowhere(ctx, a, err)
 	}
 	delivery, err := e.Deliverer.Deliver(ctx, a.Job, workspace)
 	if err != nil {
@@ -156,6 +156,15 @@ func (e *Engine[TTx]) ours(ctx context.Context, a work.Assignment, err error) wo
 	}
 	e.Log.ErrorContext(ctx, "a run could not be done", "work", a.Work, "node", a.Node.ID, "err", err)
 	return e.failed(work.NodeAgent, a.Node.Failures, true, "the service could not run it", 0)
+}
+
+// nowhere is what becomes of a run that has no workspace: what it should start
+// from may not be reached, which the requester is told, or the fault is ours.
+func (e *Engine[TTx]) nowhere(ctx context.Context, a work.Assignment, err error) work.Result {
+	if refusal, ok := errors.AsType[*work.Refusal](err); ok && ctx.Err() == nil {
+		return e.failed(work.NodeAgent, a.Node.Failures, true, refusal.Text, 0)
+	}
+	return e.ours(ctx, a, fmt.Errorf("workspace: %w", err))
 }
 
 // failed decides whether a node that failed is tried again. A member of a panel
