@@ -41,7 +41,7 @@ func Advance(nodes []Node, unseen bool) Step {
 		finished = finished && done[node.ID]
 	}
 	switch {
-	case finished && unseen && (delivery.State == boxoffice.NodeWaiting || delivery.State == boxoffice.NodeDone):
+	case finished && unseen && delivery.State != boxoffice.NodeQueued && delivery.State != boxoffice.NodeRunning:
 		step.Queue, step.Reopened = []Node{steps[len(steps)-1]}, true
 	case finished && delivery.State == boxoffice.NodeWaiting:
 		step.Queue = []Node{delivery}

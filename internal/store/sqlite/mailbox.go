@@ -40,14 +40,15 @@ func (m Mailbox) Put(ctx context.Context, id string, answer []byte) (kept []byte
 	return kept, err
 }
 
-// Wait returns the answer that is kept in a box, when there is one.
+// Wait returns the answer that is kept in a box, when there is one. A database
+// that is away is asked again: what the agent does for the answer goes on.
 func (m Mailbox) Wait(ctx context.Context, id string) (answer []byte, err error) {
 	poll := time.NewTicker(m.Poll)
 	defer poll.Stop()
 	for {
 		err := m.Store.readers.QueryRowContext(ctx, "SELECT answer FROM mailbox WHERE id = ? AND answer IS NOT NULL", id).Scan(&answer)
-		if !errors.Is(err, sql.ErrNoRows) {
-			return answer, named(ctx, "read answer", err)
+		if err == nil {
+			return answer, nil
 		}
 		select {
 		case <-ctx.Done():

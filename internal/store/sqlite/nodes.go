@@ -154,19 +154,21 @@ func (s *Store) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) 
 // its answer or its delivery. It returns work.ErrLost, and changes nothing, if
 // the run is not holder's any more.
 func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
-	return s.write(ctx, "finish run", func(tx *sql.Tx) error {
+	return s.write(ctx, "finish run", func(tx *sql.Tx) (err error) {
+		fresh := false // the node is begun anew, for an input that it was not told
 		state, failed, lost, due := boxoffice.NodeQueued, 0, 0, (*boxoffice.Timestamp)(nil)
 		switch result.Verdict {
 		case work.Done:
 			state = boxoffice.NodeDone
-		case work.Failed:
-			state = boxoffice.NodeFailed
-		case work.Blocked:
-			unseen, err := unseen(ctx, tx, run.Work, run.Position)
-			if err != nil {
+		case work.Failed, work.Blocked:
+			if fresh, err = unseen(ctx, tx, run.Work, run.Position); err != nil {
 				return err
 			}
-			if !unseen { // else the input that it needs may be there already
+			switch {
+			case fresh: // the input that it needs may be there already
+			case result.Verdict == work.Failed:
+				state = boxoffice.NodeFailed
+			default:
 				state = boxoffice.NodeBlocked
 			}
 		case work.Again:
@@ -178,11 +180,12 @@ func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result 
 			due = &now
 		}
 		if err := take(ctx, tx, `
-			UPDATE nodes SET state = ?1, holder = NULL, held_until = NULL, due_at = ?2, failures = failures + ?3, losses = losses + ?4, ended_at = ?5,
+			UPDATE nodes SET state = ?1, holder = NULL, held_until = NULL, due_at = ?2, ended_at = ?5,
+			       failures = iif(?14, 0, failures + ?3), losses = iif(?14, 0, losses + ?4),
 			       summary = ?6, choice = ?7, reason = ?8, log = ?9
 			WHERE work_id = ?10 AND position = ?11 AND attempt = ?12 AND holder = ?13 AND state = 'running'`,
 			state, due, failed, lost, now, result.Summary, result.Choice, result.Reason, result.Log,
-			run.Work, run.Position, run.Attempt, holder,
+			run.Work, run.Position, run.Attempt, holder, fresh,
 		); err != nil {
 			return err
 		}
@@ -213,8 +216,8 @@ func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result 
 // node at a position, or of all nodes for a negative one, were not told.
 func unseen(ctx context.Context, tx *sql.Tx, job boxoffice.UUID, position int) (unseen bool, err error) {
 	err = tx.QueryRowContext(ctx, `
-		SELECT (SELECT count(*) FROM job_answers WHERE job_id = ?1) >
-		       (SELECT max(seen) FROM nodes WHERE work_id = ?1 AND kind = 'agent' AND (position = ?2 OR ?2 < 0))`, job, position).Scan(&unseen)
+		SELECT coalesce((SELECT count(*) FROM job_answers WHERE job_id = ?1) >
+		       (SELECT max(seen) FROM nodes WHERE work_id = ?1 AND kind = 'agent' AND (position = ?2 OR ?2 < 0)), false)`, job, position).Scan(&unseen)
 	return unseen, err
 }
 
@@ -226,7 +229,7 @@ func (t workTx) advanceJob(ctx context.Context, id boxoffice.UUID, nodes []work.
 	step := work.Advance(nodes, more)
 	if step.Reopened {
 		if _, err := t.tx.ExecContext(ctx, `
-			UPDATE nodes SET state = 'waiting' WHERE work_id = ? AND kind = 'delivery' AND state = 'done'`, id); err != nil {
+			UPDATE nodes SET state = 'waiting' WHERE work_id = ? AND kind = 'delivery' AND state IN ('done', 'failed')`, id); err != nil {
 			return err
 		}
 	}

@@ -222,6 +222,38 @@ func TestMailbox(t *testing.T) {
 	}
 }
 
+// Whoever waits goes on to wait while the database is away.
+func TestMailboxAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "boxoffice.db")
+	mailbox := sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}
+	if err := mailbox.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, path)
+	must(t, db, `PRAGMA busy_timeout = 10000`)
+	must(t, db, `ALTER TABLE mailbox RENAME TO mailbox_away`)
+	got := make(chan error, 1)
+	go func() {
+		answer, err := mailbox.Wait(t.Context(), "a")
+		if err == nil && string(answer) != "x" {
+			err = fmt.Errorf("got %q", answer)
+		}
+		got <- err
+	}()
+	for range 10 { // while the other looks
+		if _, err := mailbox.Put(t.Context(), "a", []byte("x")); err == nil || errors.Is(err, work.ErrNotFound) {
+			t.Errorf("kept while the table is away: %v", err)
+		}
+	}
+	must(t, db, `ALTER TABLE mailbox_away RENAME TO mailbox`)
+	if _, err := mailbox.Put(t.Context(), "a", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
 // A box is there until the run of its node is over; a run whose worker was lost
 // or stopped is not, and finds its answer.
 func TestMailboxGoesWithItsRun(t *testing.T) {

@@ -143,6 +143,56 @@ func TestAnswerWhileRunning(t *testing.T) {
 	}
 }
 
+// Nor is one that was paid while a run was on its way to fail for good: the
+// node begins anew with it. If it was the delivery, the last node does.
+func TestAnswerWhileFailing(t *testing.T) {
+	for name, failing := range map[string]string{"a node": "main", "the delivery": "delivery"} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			id := p.openJob("look")
+			started, goOn := make(chan struct{}, 1), make(chan struct{})
+			fail := func(node string, told int64) bool {
+				if node != failing || told > 0 {
+					return false
+				}
+				started <- struct{}{}
+				<-goOn
+				return true
+			}
+			var told atomic.Int64
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+				told.Store(int64(len(task.Answers)))
+				if fail("main", told.Load()) {
+					return agent.Answer{}, &agent.Failure{Kind: agent.Exited, Code: 64}
+				}
+				return done(fmt.Sprint(task.Answers))
+			}), func(c *config) {
+				c.Attempts = 1
+				c.Deliverer = breaks{new(delivers), func() bool { return fail("delivery", told.Load()) }}
+			})
+			<-started
+			p.carryOn(id, "and there")
+			close(goOn)
+			if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "[and there]" || node.Attempts != 2 {
+				t.Errorf("%+v", node)
+			}
+		})
+	}
+}
+
+// breaks cannot deliver when it is told so.
+type breaks struct {
+	*delivers
+	broken func() bool
+}
+
+func (b breaks) Deliver(ctx context.Context, job work.Job, workspace string) (boxoffice.Delivery, error) {
+	if b.broken() {
+		return boxoffice.Delivery{}, errors.New("broken")
+	}
+	return b.delivers.Deliver(ctx, job, workspace)
+}
+
 func TestRetries(t *testing.T) {
 	failure := &agent.Failure{Kind: agent.Exited, Code: 3, Detail: "the operator's secret", Retryable: true}
 	for name, test := range map[string]struct {

@@ -2,7 +2,8 @@
 
 -- +goose Up
 
--- A node that is cancelled may still have been waiting for its turn.
+-- A node that is cancelled may still have been waiting for its turn; a delivery
+-- that failed waits again while the last node is told an input.
 DROP TRIGGER nodes_move;
 
 -- +goose StatementBegin
@@ -10,7 +11,7 @@ CREATE TRIGGER nodes_move BEFORE UPDATE OF state ON nodes
 WHEN OLD.state <> NEW.state AND (OLD.state, NEW.state) NOT IN (VALUES
     ('waiting', 'queued'), ('queued', 'running'), ('queued', 'failed'),
     ('running', 'done'), ('running', 'blocked'), ('running', 'failed'), ('running', 'queued'),
-    ('blocked', 'queued'), ('failed', 'queued'), ('done', 'queued'), ('done', 'waiting'))
+    ('blocked', 'queued'), ('failed', 'queued'), ('failed', 'waiting'), ('done', 'queued'), ('done', 'waiting'))
 BEGIN
     SELECT RAISE(ABORT, 'a node cannot move so');
 END;
