@@ -85,11 +85,13 @@ const oldestGit = "2.35.2"
 // may use the same Dir.
 type Git struct {
 	config  Config
-	program string // git's absolute path
-	author  string // as a commit has it
-	hosts   map[string]bool
+	program string          // git's absolute path
+	author  string          // as a commit has it
+	hosts   map[string]bool // by hostName
 	secrets []string
 	reads   chan struct{}
+
+	credentials map[string]Credential // by hostName
 }
 
 // New checks the configuration and the git program that PATH names.
@@ -116,18 +118,19 @@ func New(config Config) (*Git, error) {
 	}
 	g := &Git{
 		config: config, author: author.Name + " <" + author.Address + ">",
-		hosts: make(map[string]bool), reads: make(chan struct{}, config.MaxReads),
+		hosts: make(map[string]bool), credentials: make(map[string]Credential), reads: make(chan struct{}, config.MaxReads),
 	}
 	for _, host := range config.AllowedHosts {
 		if !hostPattern.MatchString(host) {
 			return nil, fmt.Errorf("delivery: allowed host %q is not the host of an address", host)
 		}
-		g.hosts[strings.ToLower(host)] = true
+		g.hosts[hostName(host)] = true
 	}
 	for host, credential := range config.Credentials {
-		if !g.hosts[host] {
+		if !g.hosts[hostName(host)] {
 			return nil, fmt.Errorf("delivery: credentials for %q, which is not an allowed host", host)
 		}
+		g.credentials[hostName(host)] = credential
 		g.secrets = append(g.secrets, credential.Password, credential.basic())
 	}
 	for _, variable := range config.Env {

@@ -50,7 +50,7 @@ func (g *Git) remote(address string) (remote, error) {
 	}
 	host := strings.ToLower(u.Host)
 	if u.Scheme == "https" {
-		host = strings.TrimSuffix(host, ":443")
+		host = hostName(host)
 	}
 	if !hostPattern.MatchString(host) || !g.hosts[host] {
 		return refuse("this service does not deliver to that host")
@@ -61,6 +61,10 @@ func (g *Git) remote(address string) (remote, error) {
 	}
 	return remote{url: u.Scheme + "://" + host + path, host: host, protocols: u.Scheme}, nil
 }
+
+// hostName is how a host is known, however it is written: in lower case, and
+// without the port that https has anyway.
+func hostName(host string) string { return strings.TrimSuffix(strings.ToLower(host), ":443") }
 
 func loopback(host string) bool {
 	address := net.ParseIP(host)
