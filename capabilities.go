@@ -81,6 +81,7 @@ type Limits struct {
 	BodyBytes               int                     `json:"bodyBytes"`
 	PaymentHeaderCharacters int                     `json:"paymentHeaderCharacters"`
 	Actions                 map[string]ActionLimits `json:"actions"`
+	RepositoryHosts         []string                `json:"repositoryHosts"` // that a repoUrl may name
 }
 
 // ActionLimits is the limits of one action (spec.md §2.3); absent ones do not apply.
@@ -152,6 +153,7 @@ type PaymentCapabilities struct {
 	Permit2             common.Address        `json:"permit2"`
 	Proxy               common.Address        `json:"proxy"` // the spender of the permit
 	MaxTimeoutSeconds   int64                 `json:"maxTimeoutSeconds"`
+	ContractWallets     bool                  `json:"contractWallets"` // wallets of EIP-1271 pay, with signatures of 65 bytes
 	ServiceName         string                `json:"serviceName"`
 	QuoteApproval       QuoteApprovalTemplate `json:"quoteApproval"`
 }

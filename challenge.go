@@ -83,8 +83,8 @@ type Submission struct {
 	QuoteSignature Signature `json:"quoteSignature"`
 }
 
-// Signature is a 65-byte signature, written as 0x and 130 hex characters of
-// either case.
+// Signature is a 65-byte signature of a key or a contract wallet, written as 0x
+// and 130 hex characters of either case.
 type Signature [65]byte
 
 func (s Signature) String() string { return "0x" + hex.EncodeToString(s[:]) }
@@ -100,5 +100,5 @@ func (s *Signature) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return errors.New("must be 0x and 130 hex characters")
+	return errors.New("must be 0x and 130 hex characters: 65 bytes, from a contract wallet too, which has to be deployed")
 }

@@ -48,7 +48,7 @@ func TestErrorsPage(t *testing.T) {
 
 func renderErrorsPage() string {
 	var page strings.Builder
-	fmt.Fprint(&page, `<!-- Generated from the tables in problem.go and reasons.go by "go generate .". -->
+	fmt.Fprint(&page, `<!-- Generated from the tables in problem.go, reasons.go and refusals.go by "go generate .". -->
 
 # Errors
 
@@ -58,7 +58,7 @@ Every error is answered with its status and a JSON body:
 |---|---|---|
 | `+"`error`"+` | string | always: one of the codes below |
 | `+"`detail`"+` | string | for people; `+"`invalid_payment_shape`"+` names the field in it |
-| `+"`reason`"+` | string | with `+"`payment_rejected`"+`: one of the reasons below |
+| `+"`reason`"+` | string | with `+"`payment_rejected`"+` and `+"`action_refused`"+`: one of the reasons below |
 | `+"`problems`"+` | array | with `+"`invalid_request`"+`: objects of `+"`path`"+` (a JSON Pointer into the body) and `+"`message`"+` |
 
 Codes and reasons do not change once published; `+"`detail`"+` and `+"`message`"+` may.
@@ -85,6 +85,15 @@ Why a payment was rejected, or why a submitted one failed (`+"`payment.reason`"+
 	for _, info := range boxoffice.Reasons {
 		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", info.Reason, info.Meaning, info.Remedy)
 	}
+	fmt.Fprint(&page, `
+Why an action refused an input. Where the operator's own judge refused it there is no reason, but a `+"`detail`"+`.
+
+| Reason | Meaning |
+|---|---|
+`)
+	for _, info := range boxoffice.Refusals {
+		fmt.Fprintf(&page, "| `%s` | %s |\n", info.Reason, info.Meaning)
+	}
 	return page.String()
 }
 
@@ -97,7 +106,7 @@ var askAgain = map[boxoffice.Retry]string{
 // TestEveryCodeIsInTheTable reads the constants from the source: neither a code
 // without a row nor a row without a constant, and the same for reasons.
 func TestEveryCodeIsInTheTable(t *testing.T) {
-	var codes, reasons []string
+	var codes, reasons, refusals []string
 	for _, info := range boxoffice.Codes {
 		codes = append(codes, string(info.Code))
 		if info.Title == "" || askAgain[info.Retry] == "" || http.StatusText(info.Status) == "" {
@@ -110,12 +119,19 @@ func TestEveryCodeIsInTheTable(t *testing.T) {
 			t.Errorf("the row of %s is not complete: %+v", info.Reason, info)
 		}
 	}
+	for _, info := range boxoffice.Refusals {
+		refusals = append(refusals, string(info.Reason))
+		if info.Meaning == "" {
+			t.Errorf("the row of %s is not complete", info.Reason)
+		}
+	}
 	for _, table := range []struct {
 		file, constType string
 		rows            []string
 	}{
 		{"problem.go", "Code", codes},
 		{"x402/reason.go", "Reason", reasons},
+		{"refusals.go", "RefusalReason", refusals},
 	} {
 		declared := constantsOf(t, table.file, table.constType)
 		slices.Sort(declared)

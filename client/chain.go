@@ -125,7 +125,25 @@ func (c *chain) spent(ctx context.Context, payer common.Address, nonce x402.Uint
 	return bitmap.Bit(int(n.Uint64()&0xff)) == 1, nil
 }
 
-// call calls a view function whose arguments and result are one ABI word each.
+// accepted is what a contract wallet answers to a signature of its own, as one
+// ABI word (EIP-1271).
+var accepted = new(big.Int).Lsh(big.NewInt(0x1626ba7e), 224)
+
+// accepts returns an error unless a contract wallet takes a signature for its own.
+func (c *chain) accepts(ctx context.Context, wallet common.Address, digest [32]byte, signature [65]byte) error {
+	const at, length = 64, 65 // of the signature's bytes among the arguments
+	answer, err := c.call(ctx, wallet, "isValidSignature(bytes32,bytes)", digest[:], []byte{at}, []byte{length},
+		signature[:32], signature[32:64], common.RightPadBytes(signature[64:], 32))
+	if err != nil {
+		return err
+	}
+	if answer.Cmp(accepted) != 0 {
+		return fmt.Errorf("the contract wallet %s does not accept what was signed for it", wallet)
+	}
+	return nil
+}
+
+// call calls a view function whose arguments are ABI words and whose result is one.
 func (c *chain) call(ctx context.Context, contract common.Address, signature string, arguments ...[]byte) (*big.Int, error) {
 	result, err := c.reader.CallContract(ctx, ethereum.CallMsg{To: &contract, Data: callData(signature, arguments...)}, nil)
 	if err != nil {
@@ -157,10 +175,17 @@ func Allowance(ctx context.Context, reader ChainReader, token, owner common.Addr
 	return (&chain{reader: reader}).call(ctx, token, "allowance(address,address)", owner[:], x402.Permit2[:])
 }
 
+// ErrContractApproves says that a contract wallet has to approve Permit2 itself.
+var ErrContractApproves = fmt.Errorf("approve: a contract wallet has to do this by a call of its own: approve(%s, amount) of the token", x402.Permit2)
+
 // Approve lets Permit2 move any amount of the token for the signer: a
 // transaction that each wallet makes once for each token, and whose gas it pays.
-// It returns the receipt when the transaction is mined and has succeeded.
+// It returns the receipt when the transaction is mined and has succeeded. A
+// contract wallet has no key to send it with, and fails with ErrContractApproves.
 func Approve(ctx context.Context, backend Approver, signer Signer, token common.Address) (*types.Receipt, error) {
+	if _, contract := signer.(contractSigner); contract {
+		return nil, ErrContractApproves
+	}
 	chainID, err := backend.ChainID(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("approve: chain id: %w", err)

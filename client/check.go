@@ -60,8 +60,16 @@ func (c *Client) checkCapabilities(capabilities *boxoffice.Capabilities) error {
 		same("capabilities/payment/permit2", x402.Permit2, payment.Permit2),
 		same("capabilities/payment/proxy", x402.ExactProxy, payment.Proxy),
 		shortLived("capabilities/payment/maxTimeoutSeconds", payment.MaxTimeoutSeconds),
+		c.checkWallet(payment.ContractWallets),
 		same("capabilities/payment/serviceName", cmp.Or(c.pins.ServiceName, payment.ServiceName), payment.ServiceName),
 	)
+}
+
+func (c *Client) checkWallet(contracts bool) error {
+	if _, contract := c.signer.(contractSigner); contract {
+		return same("capabilities/payment/contractWallets", true, contracts)
+	}
+	return nil
 }
 
 // maxLifetime bounds for how many seconds a signature can be settled.

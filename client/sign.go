@@ -16,7 +16,8 @@ import (
 )
 
 // Signer is a wallet. SignDigest returns 65 bytes of r, s and v, with v 27 or
-// 28 and s in the lower half of the curve's order.
+// 28 and s in the lower half of the curve's order; that of a [ContractSigner]
+// any 65 bytes.
 type Signer interface {
 	Address() common.Address
 	SignDigest(ctx context.Context, digest [32]byte) ([]byte, error)
@@ -38,6 +39,32 @@ func (s keySigner) String() string { return "wallet " + s.Address().Hex() }
 
 // GoString keeps the key out of logs.
 func (s keySigner) GoString() string { return s.String() }
+
+// ContractSigner returns the contract wallet (EIP-1271) at an address. The
+// owner signs for it: 65 bytes over the digest itself, which the contract's
+// isValidSignature has to accept. A client that reads the chain asks it before
+// anything is sent. An account that delegates its code (EIP-7702) signs by its
+// key as ever: it needs a [KeySigner].
+func ContractSigner(wallet common.Address, owner Signer) Signer {
+	return contractSigner{owner, wallet}
+}
+
+type contractSigner struct {
+	owner  Signer
+	wallet common.Address
+}
+
+func (s contractSigner) Address() common.Address { return s.wallet }
+
+func (s contractSigner) SignDigest(ctx context.Context, digest [32]byte) ([]byte, error) {
+	return s.owner.SignDigest(ctx, digest)
+}
+
+// String keeps the owner's key out of logs.
+func (s contractSigner) String() string { return "contract wallet " + s.wallet.Hex() }
+
+// GoString keeps the owner's key out of logs.
+func (s contractSigner) GoString() string { return s.String() }
 
 // ErrNoSigner says that the client has no wallet to sign with.
 var ErrNoSigner = errors.New("the client has no signer")
@@ -243,11 +270,18 @@ func (c *Client) fill(ctx context.Context, kept *record, offer *Offer, serviceNa
 	return nil
 }
 
-// signed has the wallet sign, and checks that it was this wallet.
+// signed has the wallet sign, and checks that it was this wallet. What a
+// contract's signature is only the contract knows.
 func (c *Client) signed(ctx context.Context, digest [32]byte) ([]byte, error) {
 	signature, err := c.signer.SignDigest(ctx, digest)
 	if err != nil {
 		return nil, err
+	}
+	if _, contract := c.signer.(contractSigner); contract {
+		if err := x402.CheckLength(signature); err != nil || c.chain == nil {
+			return signature, err
+		}
+		return signature, c.chain.accepts(ctx, c.signer.Address(), digest, [65]byte(signature))
 	}
 	signer, err := x402.Recover(digest, signature)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package contracts holds the compiled Solidity of the dev chain: a test token, and contracts compatible with
-// Permit2, the x402 exact proxy and Multicall3. Sources and their reproducible build lie beside this file.
+// Package contracts holds the compiled Solidity of the dev chain: a test token, contracts compatible with Permit2, the
+// x402 exact proxy and Multicall3, and wallets that tests deploy. Sources and their reproducible build lie beside this file.
 package contracts
 
 import (
@@ -27,7 +27,8 @@ type Contract struct {
 	SourceSHA256 string        `json:"sourceSha256"` // of the .sol file, lowercase hex
 	ABI          abi.ABI       `json:"abi"`
 	Creation     hexutil.Bytes `json:"bytecode"`
-	// Runtime needs no constructor and no immutables: a genesis allocation can place it at any address.
+	// Runtime needs no constructor and no immutables, a wallet's owner apart: a genesis allocation can place it at any
+	// address.
 	Runtime hexutil.Bytes `json:"deployedBytecode"`
 }
 
@@ -36,6 +37,8 @@ var (
 	permit2    = artifact("Permit2")
 	exactProxy = artifact("X402ExactPermit2Proxy")
 	multicall3 = artifact("Multicall3")
+	wallet     = artifact("TestWallet")
+	hostile    = artifact("HostileWallet")
 )
 
 // TestToken is the ERC-20 with EIP-2612 permit that anybody may mint.
@@ -49,6 +52,27 @@ func ExactProxy() *Contract { return exactProxy() }
 
 // Multicall3 makes many calls in one.
 func Multicall3() *Contract { return multicall3() }
+
+// Wallet is a contract wallet (EIP-1271) with one owner, also for an account to delegate its code to (EIP-7702).
+func Wallet() *Contract { return wallet() }
+
+// HostileWallet is a contract wallet that answers in whatever wrong way it is told.
+func HostileWallet() *Contract { return hostile() }
+
+// How a HostileWallet answers isValidSignature, as its method "answer" takes it; see its source.
+const (
+	Accept uint8 = iota
+	Refuse
+	Revert
+	BurnGas
+	InvalidOpcode
+	Nothing
+	Short
+	Long
+	Dirty
+	Flood
+	AcceptUnpaid
+)
 
 //go:embed artifacts/*.json
 var artifacts embed.FS

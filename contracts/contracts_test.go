@@ -104,7 +104,7 @@ func TestArtifactsAreOfTheseSources(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, c := range []*contracts.Contract{
-		contracts.TestToken(), contracts.Permit2(), contracts.ExactProxy(), contracts.Multicall3(),
+		contracts.TestToken(), contracts.Permit2(), contracts.ExactProxy(), contracts.Multicall3(), contracts.Wallet(), contracts.HostileWallet(),
 	} {
 		got[c.Name] = c.SourceSHA256
 	}

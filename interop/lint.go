@@ -41,7 +41,7 @@ func lint(ctx context.Context, d *demo) (rows []row, err error) {
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, row{linter.name + " " + version, "passes"})
+		rows = append(rows, row{linter.name + " " + version, "passes its recommended OpenAPI rules"})
 	}
 	return rows, nil
 }

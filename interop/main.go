@@ -1,8 +1,8 @@
 // Command interop runs what others use against a demo of its own, and checks
 // on the chain what came of it: that an order was admitted with exactly one
 // transfer, or refused with none. It writes docs/interop.md and leaves with 0
-// only if everything passed. It needs Node.js 20 or newer; run it from the
-// repository's root: go run ./interop
+// only if everything passed. It needs Node.js 20 or newer, git, curl, Chromium and
+// nginx; run it from the repository's root: go run ./interop
 package main
 
 import (
@@ -66,12 +66,14 @@ func run(ctx context.Context) (err error) {
 }
 
 // folders are those whose pinned packages are installed first.
-var folders = []string{typescript, linters}
+var folders = []string{typescript, linters, generated, browserFolder, smartWallets, anvilFolder}
 
 // tables are what the page shows, and how each of its rows is seen to be true.
 var tables = []table{
-	{[]string{"Client", "Transfer", "Chain", "Result"}, []part{purchases}},
-	{[]string{"Linter, its recommended OpenAPI rules", "The served /openapi.json"}, []part{lint}},
+	{[]string{"Client", "Transfer", "Chain", "Result"}, []part{purchases, wallets}},
+	{[]string{"Node, with the deployed Permit2 and Multicall3", "Token", "What happens", "Result"}, []part{onAnvil}},
+	{[]string{"Tool", "The served /openapi.json"}, []part{lint, generate}},
+	{[]string{"Tool", "What it did", "Result"}, []part{contact}},
 }
 
 type table struct {
@@ -102,13 +104,14 @@ Written by ` + "`go run ./interop`" + `, which runs all of this and looks on the
 
 // demo is a running cmd/demo.
 type demo struct {
-	command *exec.Cmd
-	folder  string
-	BaseURL string `json:"baseUrl"`
-	RPCURL  string `json:"rpcUrl"`
-	Asset   string `json:"asset"`
-	PayTo   string `json:"payTo"`
-	Payer   struct {
+	command    *exec.Cmd
+	folder     string
+	BaseURL    string `json:"baseUrl"`
+	RPCURL     string `json:"rpcUrl"`
+	Asset      string `json:"asset"`
+	PayTo      string `json:"payTo"`
+	ConfigFile string `json:"configFile"`
+	Payer      struct {
 		Address    string `json:"address"`
 		PrivateKey string `json:"privateKey"`
 	} `json:"payer"`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,9 @@ var typescript = filepath.Join("examples", "typescript")
 // purchase is one program that buys, and what is to come of it.
 type purchase struct {
 	packages  []string // that do the client's part
-	program   string   // in examples/typescript/build
+	program   string   // in build/ of the folder
+	folder    string   // "" is examples/typescript
+	token     string   // the request token; "" is a fresh one
 	maxAmount string   // the client's spend control, atomic units
 	result    outcome
 }
@@ -36,13 +39,20 @@ const (
 	unsigned outcome = "with a spend control below the price the client signs nothing, no transfer"
 )
 
-// purchases runs the example with what the demo asks for an action, 0.25 of a
-// token with 18 decimals.
+// What the demo asks for an action, 0.25 of a token with 18 decimals, and less.
+const (
+	price      = "250000000000000000"
+	belowPrice = "249999999999999999"
+)
+
+// purchases runs the examples.
 func purchases(ctx context.Context, d *demo) (rows []row, err error) {
 	for _, p := range []purchase{
-		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "250000000000000000", admitted},
-		{[]string{"@x402/core", "@x402/evm", "ethers"}, "ethers.js", "250000000000000000", admitted},
-		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "249999999999999999", unsigned},
+		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "", "", price, admitted},
+		{[]string{"@x402/core", "@x402/evm", "ethers"}, "ethers.js", "", "", price, admitted},
+		{[]string{"@x402/fetch", "@x402/evm", "viem"}, "fetch.js", "", "", price, admitted},
+		{[]string{"@x402/core", "@x402/evm", "viem"}, "buy.js", "", "", belowPrice, unsigned},
+		{[]string{"@x402/fetch", "@x402/evm", "viem"}, "fetch.js", "", "", belowPrice, unsigned},
 	} {
 		client, err := p.client()
 		if err != nil {
@@ -70,16 +80,19 @@ func (p purchase) client() (string, error) {
 }
 
 // check runs the program and compares what it printed with what the chain
-// says: the transfers of the payer to the recipient that were not there before.
+// says: the transfers to the recipient that were not there before.
 func (p purchase) check(ctx context.Context, d *demo) error {
 	before, err := transfers(ctx, d)
 	if err != nil {
 		return err
 	}
 	var stdout, stderr bytes.Buffer
-	program := exec.CommandContext(ctx, "node", filepath.Join(typescript, "build", p.program))
+	program := exec.CommandContext(ctx, "node", filepath.Join(cmp.Or(p.folder, typescript), "build", p.program))
 	program.Env = append(os.Environ(),
 		"BOXOFFICE_URL="+d.BaseURL, "BOXOFFICE_PRIVATE_KEY="+d.Payer.PrivateKey, "ASSET="+d.Asset, "MAX_AMOUNT="+p.maxAmount)
+	if p.token != "" {
+		program.Env = append(program.Env, "BOXOFFICE_TOKEN="+p.token)
+	}
 	program.Stdout, program.Stderr = &stdout, &stderr
 	failed := program.Run()
 	after, err := transfers(ctx, d)
@@ -126,8 +139,8 @@ func (p purchase) check(ctx context.Context, d *demo) error {
 	return nil
 }
 
-// transfers returns the asset's Transfer logs from the payer to the recipient,
-// by transaction and index.
+// transfers returns the asset's Transfer logs from anybody to the recipient, by
+// transaction and index.
 func transfers(ctx context.Context, d *demo) (map[string]types.Log, error) {
 	chain, err := ethclient.DialContext(ctx, d.RPCURL)
 	if err != nil {
@@ -140,7 +153,7 @@ func transfers(ctx context.Context, d *demo) (map[string]types.Log, error) {
 	logs, err := chain.FilterLogs(ctx, ethereum.FilterQuery{
 		Addresses: []common.Address{common.HexToAddress(d.Asset)},
 		Topics: [][]common.Hash{
-			{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))}, topic(d.Payer.Address), topic(d.PayTo),
+			{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))}, nil, topic(d.PayTo),
 		},
 	})
 	if err != nil {

@@ -329,3 +329,17 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	})
 }
+
+// A contract wallet's signature may be any bytes: what they are worth is not a
+// matter of the shape.
+func TestSignatureOfAnyBytes(t *testing.T) {
+	for _, signature := range []string{strings.Repeat("ff", 65), strings.Repeat("00", 65), strings.Repeat("6492", 64), ""} {
+		payment, err := x402.ParsePayment(header(strings.Replace(full, "0x0102", "0x"+signature, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := payment.Payload.Payload.Signature.String(); got != "0x"+signature {
+			t.Errorf("got %s, want %s", got, signature)
+		}
+	}
+}

@@ -17,7 +17,7 @@ const (
 	ReasonAmount              Reason = "permit2_amount_mismatch"            // permitted.amount is not the amount
 	ReasonNotYetValid         Reason = "permit2_not_yet_valid"              // validAfter lies in the future
 	ReasonDeadlineExpired     Reason = "permit2_deadline_expired"           // the deadline has passed, or is less than MinDeadlineSlack ahead
-	ReasonSignature           Reason = "invalid_permit2_signature"          // the signature is not canonical, or does not recover to from
+	ReasonSignature           Reason = "invalid_permit2_signature"          // the signature is not canonical, or not that of from
 	ReasonInsufficientBalance Reason = "permit2_insufficient_balance"       // the payer has not enough of the token, less what it already has pending
 	ReasonAllowanceRequired   Reason = "permit2_allowance_required"         // the payer's allowance for Permit2 does not cover the amount
 	ReasonSimulation          Reason = "permit2_simulation_failed"          // settle reverts, for a cause that none of the others names
@@ -37,7 +37,8 @@ const (
 	ReasonResource            Reason = "resource_mismatch"              // resource.url is not the order's resourceUrl
 	ReasonDeadlineTooFar      Reason = "permit2_deadline_too_far"       // the deadline is later than maxTimeoutSeconds and MaxDeadlineSlack allow
 	ReasonQuoteApproval       Reason = "quote_approval_invalid"         // quoteSignature is not canonical or recovers to no wallet
-	ReasonQuoteApprovalWallet Reason = "quote_approval_wallet_mismatch" // the quote approval was signed by another wallet than the payment, or over other data
+	ReasonQuoteApprovalWallet Reason = "quote_approval_wallet_mismatch" // the quote approval is not that of the paying wallet over this quote and this payment
 	ReasonPayer               Reason = "payer_mismatch"                 // quote.payer names another wallet
 	ReasonNonceSpent          Reason = "permit2_nonce_spent"            // the nonce was used, by a payment that was not this one
+	ReasonTransferNotExact    Reason = "transfer_not_exact"             // the recipient would get more or less of the token than was signed
 )

@@ -189,11 +189,16 @@ func (v *Validator) operation(method, path string) *openapi3.Operation {
 }
 
 // checkRefusal checks the answer to a request for which the document has no
-// operation: the address or the method does not exist, or the rate limit came first.
+// operation: OPTIONS, or the address or the method does not exist, or the rate
+// limit came first.
 func (v *Validator) checkRefusal(method string, status int, header http.Header, body []byte) error {
+	options := method == http.MethodOptions
 	switch {
-	case status == http.StatusMethodNotAllowed && header.Get("Allow") == "":
+	case (status == http.StatusMethodNotAllowed || options && status == http.StatusNoContent) && header.Get("Allow") == "":
 		return fmt.Errorf("header Allow is missing")
+	case options && status == http.StatusNoContent:
+		return nil
+	case options && status == http.StatusForbidden:
 	case status == http.StatusTooManyRequests && header.Get("Retry-After") == "":
 		return fmt.Errorf("header Retry-After is missing")
 	case status == http.StatusMethodNotAllowed, status == http.StatusNotFound, status == http.StatusTooManyRequests:

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"boxoffice/contracts"
 	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
 	"boxoffice/internal/server/servertest"
@@ -85,6 +86,12 @@ func play(t *testing.T, dir string, world *servertest.World) {
 			"pick":       pick,
 			"mode":       mode,
 			"keystore":   writeKeystore,
+			// newcontract puts a contract wallet that can pay, and its owner's key, into the environment.
+			"newcontract": func(ts *testscript.TestScript, _ bool, _ []string) {
+				key := world.NewKey()
+				ts.Setenv("BOXOFFICE_CONTRACT_WALLET", world.NewContract(contracts.Wallet(), key).Hex())
+				ts.Setenv("BOXOFFICE_PRIVATE_KEY", hex.EncodeToString(crypto.FromECDSA(key)))
+			},
 			// newwallet puts a wallet with native coin and tokens and without an allowance
 			// into the environment.
 			"newwallet": func(ts *testscript.TestScript, _ bool, _ []string) {

@@ -29,6 +29,7 @@ type Settings struct {
 	TokenFile string           `group:"common" name:"token-file" env:"BOXOFFICE_TOKEN_FILE" placeholder:"FILE" help:"Where your request token is kept; one for each service in your configuration directory by default. BOXOFFICE_TOKEN goes before it."`
 	Vault     string           `group:"common" name:"vault" env:"BOXOFFICE_VAULT" placeholder:"DIR" help:"Where signed payments are kept; in your configuration directory by default."`
 	Keystore  string           `group:"common" name:"keystore" env:"BOXOFFICE_KEYSTORE" placeholder:"FILE" help:"Wallet file (Web3 Secret Storage). Its password is in BOXOFFICE_KEYSTORE_PASSWORD, or is asked for. In its place BOXOFFICE_PRIVATE_KEY holds a key in hex."`
+	Contract  *common.Address  `group:"common" name:"contract-wallet" env:"BOXOFFICE_CONTRACT_WALLET" placeholder:"ADDRESS" help:"Pay with this contract wallet (EIP-1271), whose owner's key is given. It takes the owner's 65 bytes over the plain hash."`
 	Asset     []common.Address `group:"common" name:"asset" env:"BOXOFFICE_ASSET" placeholder:"ADDRESS" help:"Pay with this token only."`
 	PayTo     []common.Address `group:"common" name:"pay-to" env:"BOXOFFICE_PAY_TO" placeholder:"ADDRESS" help:"Pay to this address only."`
 	Network   []string         `group:"common" name:"network" env:"BOXOFFICE_NETWORK" placeholder:"eip155:ID" help:"Pay on this chain only."`

@@ -19,8 +19,17 @@ import (
 	"golang.org/x/term"
 )
 
-// wallet reads the key that signs: BOXOFFICE_PRIVATE_KEY, or the keystore file.
+// wallet is the wallet that pays: that of the key, or the contract that it owns.
 func (s *Settings) wallet(std *streams) (client.Signer, error) {
+	signer, err := s.key(std)
+	if err != nil || s.Contract == nil {
+		return signer, err
+	}
+	return client.ContractSigner(*s.Contract, signer), nil
+}
+
+// key reads the key that signs: BOXOFFICE_PRIVATE_KEY, or the keystore file.
+func (s *Settings) key(std *streams) (client.Signer, error) {
 	text := strings.TrimSpace(os.Getenv("BOXOFFICE_PRIVATE_KEY"))
 	switch {
 	case text != "" && s.Keystore != "":

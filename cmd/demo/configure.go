@@ -38,6 +38,7 @@ func configure(o options, chain *devchain.Chain, agent string) (net.Listener, se
 	config.Work.Dir = filepath.Join(o.data, "work")
 	config.Work.Poll = server.Duration(100 * time.Millisecond)
 	config.Work.Scheduling = server.Duration(time.Second)
+	config.Delivery.AllowedHosts = []string{"github.com", "gitlab.com"}
 	if agent != "" {
 		config.Agents = map[string]server.AgentConfig{
 			"default": {Command: []string{agent}, Timeout: server.Duration(time.Minute)},

@@ -69,6 +69,9 @@ type Config struct {
 	Launches *boxoffice.Launches
 	// Live says whether launches can deploy on a listed chain now; nil: on all.
 	Live func(chainID uint64) bool
+	// Delivers says why nothing is delivered to a requester's repoUrl; nil:
+	// whatever the schema takes is delivered to.
+	Delivers func(repoURL string) error
 	// Originals finds what job.continue and schedule.topup act on.
 	Originals Originals
 	// Judge has the last word on an input; nil asks nobody.
@@ -99,6 +102,7 @@ type Catalog struct {
 	policies  []boxoffice.Policy
 	launches  *boxoffice.Launches
 	live      func(chainID uint64) bool
+	delivers  func(repoURL string) error
 	originals Originals
 	judge     Judge
 }
@@ -116,7 +120,7 @@ func New(config Config) (*Catalog, error) {
 	if err := checkLaunches(config.Launches); err != nil {
 		return nil, fmt.Errorf("launches: %w", err)
 	}
-	c := &Catalog{launches: config.Launches, live: config.Live, originals: config.Originals, judge: config.Judge}
+	c := &Catalog{launches: config.Launches, live: config.Live, delivers: config.Delivers, originals: config.Originals, judge: config.Judge}
 	for _, d := range definitions {
 		policy := boxoffice.Policy{Action: d.action, Version: d.version, Payment: config.Payment, QuoteTTLSeconds: quoteTTLSeconds}
 		if amount, ok := config.Prices[d.action]; ok {
@@ -197,7 +201,8 @@ func (c *Catalog) Prepare(ctx context.Context, requester boxoffice.Requester, ac
 }
 
 // StillTakes checks again what the service can do now for an input that was
-// prepared before: a chain that launches were offered on may be gone. It asks
+// prepared before: a chain that launches were offered on may be gone, or a host
+// that work was delivered to. It asks
 // neither judge nor originals. Its error is a *boxoffice.Problem, action_refused.
 func (c *Catalog) StillTakes(action string, prepared []byte) error {
 	d, ok := define(action)
@@ -251,7 +256,7 @@ func (p Prepared) priced(policy boxoffice.Policy, per string) (Prepared, error) 
 	}
 	total, fits := unit.Mul(x402.NewUint256(uint64(p.Runs)))
 	if !fits {
-		return Prepared{}, refuse(AmountTooLarge, "%d runs at %s each cost more than a token can move", p.Runs, unit)
+		return Prepared{}, refuse(boxoffice.RefusedAmountTooLarge, "%d runs at %s each cost more than a token can move", p.Runs, unit)
 	}
 	p.Amount, p.UnitAmount = total, &unit
 	return p, nil

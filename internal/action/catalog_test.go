@@ -196,7 +196,7 @@ func TestPriceThatNoTokenCanMove(t *testing.T) {
 			t.Errorf("%d runs: %v", runs, err)
 		}
 		if refused {
-			if p := problem(t, err, boxoffice.ActionRefused); p.Reason != action.AmountTooLarge {
+			if p := problem(t, err, boxoffice.ActionRefused); p.Reason != string(boxoffice.RefusedAmountTooLarge) {
 				t.Errorf("%d runs: %v", runs, p)
 			}
 		}
@@ -212,11 +212,11 @@ func TestOriginals(t *testing.T) {
 	for name, format := range inputs {
 		t.Run(name, func(t *testing.T) {
 			_, err := prepare(c, name, fmt.Sprintf(format, strangeID))
-			if p := problem(t, err, boxoffice.ActionRefused); p.Reason != action.OriginalNotFound || !strings.Contains(p.Detail, string(strangeID)) {
+			if p := problem(t, err, boxoffice.ActionRefused); p.Reason != string(boxoffice.RefusedOriginalNotFound) || !strings.Contains(p.Detail, string(strangeID)) {
 				t.Error(p)
 			}
 			_, err = c.Prepare(t.Context(), boxoffice.Requester{2}, name, json.RawMessage(fmt.Sprintf(format, knownID)))
-			if p := problem(t, err, boxoffice.ActionRefused); p.Reason != action.OriginalNotFound {
+			if p := problem(t, err, boxoffice.ActionRefused); p.Reason != string(boxoffice.RefusedOriginalNotFound) {
 				t.Error(p)
 			}
 			_, err = prepare(c, name, fmt.Sprintf(format, busyID))

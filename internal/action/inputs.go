@@ -93,9 +93,15 @@ func finish[T any](c *Catalog, tidied []byte) (any, error) {
 	return value, nil
 }
 
-func (j *JobOpen) complete(*Catalog) error {
+func (j *JobOpen) complete(c *Catalog) error {
 	if j.Template == "" {
 		j.Template = DefaultTemplate
+	}
+	if j.RepoURL == "" || c.delivers == nil {
+		return nil
+	}
+	if err := c.delivers(j.RepoURL); err != nil {
+		return refuse(boxoffice.RefusedRepository, "%v", err)
 	}
 	return nil
 }

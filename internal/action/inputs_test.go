@@ -266,10 +266,10 @@ func TestLaunchRefusals(t *testing.T) {
 		return fmt.Sprintf(`{"objective":"o","kind":%q,"chainId":%d%s}`, kind, chain, rest)
 	}
 	tests := []struct{ input, reason, detail string }{
-		{launch("custom_token", 1, ""), action.ChainNotListed, "a launch cannot deploy on chain 1; the chains are 8453, 84532"},
-		{launch("evm_project", 8453, ""), action.KindNotOffered, "chain 8453 does not offer evm_project; it offers custom_token, univ4_hook"},
-		{launch("custom_token", 8453, `,"pairWith":"usdc"`), action.PairingNotOffered, "custom_token on chain 8453 cannot be paired with usdc; its pairings are eth"},
-		{launch("univ4_hook", 8453, `,"pairWith":"eth"`), action.PairingNotOffered, "univ4_hook on chain 8453 cannot be paired with eth; its pairings are none"},
+		{launch("custom_token", 1, ""), string(boxoffice.RefusedChainNotListed), "a launch cannot deploy on chain 1; the chains are 8453, 84532"},
+		{launch("evm_project", 8453, ""), string(boxoffice.RefusedKindNotOffered), "chain 8453 does not offer evm_project; it offers custom_token, univ4_hook"},
+		{launch("custom_token", 8453, `,"pairWith":"usdc"`), string(boxoffice.RefusedPairingNotOffered), "custom_token on chain 8453 cannot be paired with usdc; its pairings are eth"},
+		{launch("univ4_hook", 8453, `,"pairWith":"eth"`), string(boxoffice.RefusedPairingNotOffered), "univ4_hook on chain 8453 cannot be paired with eth; its pairings are none"},
 	}
 	c := catalog(t, nil)
 	for _, tt := range tests {
@@ -283,7 +283,7 @@ func TestLaunchRefusals(t *testing.T) {
 	}
 	nowhere := catalog(t, func(c *action.Config) { c.Launches = nil })
 	_, err := prepare(nowhere, "launch.open", launch("custom_token", 8453, ""))
-	if p := problem(t, err, boxoffice.ActionRefused); p.Reason != action.LaunchesUnavailable {
+	if p := problem(t, err, boxoffice.ActionRefused); p.Reason != string(boxoffice.RefusedLaunchesUnavailable) {
 		t.Error(p)
 	}
 }

@@ -22,7 +22,7 @@ type LaunchOpen struct {
 func (l *LaunchOpen) complete(c *Catalog) error {
 	launches := c.Launches()
 	if launches == nil {
-		return refuse(LaunchesUnavailable, "this service launches on no chain now")
+		return refuse(boxoffice.RefusedLaunchesUnavailable, "this service launches on no chain now")
 	}
 	chains := launches.Chains
 	at := slices.IndexFunc(chains, func(chain boxoffice.LaunchChain) bool { return chain.ChainID == l.ChainID })
@@ -31,11 +31,11 @@ func (l *LaunchOpen) complete(c *Catalog) error {
 		for _, chain := range chains {
 			ids = append(ids, fmt.Sprint(chain.ChainID))
 		}
-		return refuse(ChainNotListed, "a launch cannot deploy on chain %d; the chains are %s", l.ChainID, strings.Join(ids, ", "))
+		return refuse(boxoffice.RefusedChainNotListed, "a launch cannot deploy on chain %d; the chains are %s", l.ChainID, strings.Join(ids, ", "))
 	}
 	chain := chains[at]
 	if !slices.Contains(chain.Kinds, l.Kind) {
-		return refuse(KindNotOffered, "chain %d does not offer %s; it offers %s", l.ChainID, l.Kind, listed(chain.Kinds))
+		return refuse(boxoffice.RefusedKindNotOffered, "chain %d does not offer %s; it offers %s", l.ChainID, l.Kind, listed(chain.Kinds))
 	}
 	if l.PairWith == "" {
 		return nil
@@ -47,7 +47,7 @@ func (l *LaunchOpen) complete(c *Catalog) error {
 		}
 	}
 	if !slices.Contains(offered, l.PairWith) {
-		return refuse(PairingNotOffered, "%s on chain %d cannot be paired with %s; its pairings are %s", l.Kind, l.ChainID, l.PairWith, listed(offered))
+		return refuse(boxoffice.RefusedPairingNotOffered, "%s on chain %d cannot be paired with %s; its pairings are %s", l.Kind, l.ChainID, l.PairWith, listed(offered))
 	}
 	return nil
 }

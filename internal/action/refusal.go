@@ -8,36 +8,22 @@ import (
 	"boxoffice"
 )
 
-// The reasons of this package's own refusals.
-const (
-	DuplicateNode       = "duplicate_node"
-	UnknownNode         = "unknown_node"
-	WorkflowCycle       = "workflow_cycle"
-	NotAChain           = "not_a_chain"
-	LaunchesUnavailable = "launches_unavailable"
-	ChainNotListed      = "chain_not_listed"
-	KindNotOffered      = "kind_not_offered"
-	PairingNotOffered   = "pairing_not_offered"
-	OriginalNotFound    = "original_not_found"
-	AmountTooLarge      = "amount_too_large"
-)
-
 // Refusal is the error of an input that has the right shape and that the action
 // does not take. It is answered as 422 action_refused.
 type Refusal struct {
-	Reason string // for programs; may be empty
-	Detail string // for people
+	Reason boxoffice.RefusalReason // for programs; may be empty
+	Detail string                  // for people
 }
 
-func (r *Refusal) Error() string { return strings.TrimPrefix(r.Reason+": "+r.Detail, ": ") }
+func (r *Refusal) Error() string { return strings.TrimPrefix(string(r.Reason)+": "+r.Detail, ": ") }
 
-func refuse(reason, format string, args ...any) error {
+func refuse(reason boxoffice.RefusalReason, format string, args ...any) error {
 	return &Refusal{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
 func originalError(kind string, id boxoffice.UUID, err error) error {
 	if errors.Is(err, ErrNoOriginal) {
-		return refuse(OriginalNotFound, "there is no %s %s, or it belongs to another token", kind, id)
+		return refuse(boxoffice.RefusedOriginalNotFound, "there is no %s %s, or it belongs to another token", kind, id)
 	}
 	return fmt.Errorf("%s %s: %w", kind, id, err)
 }
@@ -48,7 +34,7 @@ func answer(err error) *boxoffice.Problem {
 		return problem
 	}
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		return &boxoffice.Problem{Code: boxoffice.ActionRefused, Detail: refusal.Detail, Reason: refusal.Reason, Cause: err}
+		return &boxoffice.Problem{Code: boxoffice.ActionRefused, Detail: refusal.Detail, Reason: string(refusal.Reason), Cause: err}
 	}
 	return &boxoffice.Problem{
 		Code:       boxoffice.TemporarilyUnavailable,

@@ -58,6 +58,14 @@ func TestSchemasAreFitToPublish(t *testing.T) {
 			if ref, ok := node["$ref"]; ok {
 				t.Errorf("%s: refers to %v", name, ref)
 			}
+			// What generators of clients make of these is wrong: a member with a
+			// default has to be sent, and an object without members has none.
+			_, hasDefault := node["default"]
+			_, hasMembers := node["properties"]
+			_, tellsOthers := node["additionalProperties"]
+			if hasDefault || node["type"] == "object" && !hasMembers && !tellsOthers {
+				t.Errorf("%s: a generated client misreads %v", name, node)
+			}
 			if _, ok := node["properties"]; ok && node["type"] == "object" && node["additionalProperties"] != false {
 				t.Errorf("%s: %v takes unknown members", name, node["title"])
 			}

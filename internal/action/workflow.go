@@ -36,19 +36,19 @@ func (w *WorkflowOpen) complete(*Catalog) error {
 	after := make(map[string][]string, len(w.Nodes))
 	for _, node := range w.Nodes {
 		if _, taken := after[node.ID]; taken {
-			return refuse(DuplicateNode, "two nodes have the id %s", node.ID)
+			return refuse(boxoffice.RefusedDuplicateNode, "two nodes have the id %s", node.ID)
 		}
 		after[node.ID] = node.After
 	}
 	for _, node := range w.Nodes {
 		for _, id := range node.After {
 			if _, known := after[id]; !known {
-				return refuse(UnknownNode, "node %s is after %s, which is not a node of this workflow", node.ID, id)
+				return refuse(boxoffice.RefusedUnknownNode, "node %s is after %s, which is not a node of this workflow", node.ID, id)
 			}
 		}
 	}
 	if cycle := findCycle(w.Nodes, after); cycle != nil {
-		return refuse(WorkflowCycle, "nodes wait for each other in a circle: %s", strings.Join(cycle, " is after "))
+		return refuse(boxoffice.RefusedWorkflowCycle, "nodes wait for each other in a circle: %s", strings.Join(cycle, " is after "))
 	}
 	if w.Shape == boxoffice.ShapeChain {
 		return checkChain(w.Nodes)
@@ -96,17 +96,17 @@ func checkChain(nodes []WorkflowNode) error {
 		switch len(node.After) {
 		case 0:
 			if first != "" {
-				return refuse(NotAChain, "a chain has one first node, and neither %s nor %s is after another", first, node.ID)
+				return refuse(boxoffice.RefusedNotAChain, "a chain has one first node, and neither %s nor %s is after another", first, node.ID)
 			}
 			first = node.ID
 		case 1:
 			earlier := node.After[0]
 			if other, taken := followers[earlier]; taken {
-				return refuse(NotAChain, "a chain does not branch, and both %s and %s are after %s", other, node.ID, earlier)
+				return refuse(boxoffice.RefusedNotAChain, "a chain does not branch, and both %s and %s are after %s", other, node.ID, earlier)
 			}
 			followers[earlier] = node.ID
 		default:
-			return refuse(NotAChain, "a node of a chain is after one other, and %s is after %d", node.ID, len(node.After))
+			return refuse(boxoffice.RefusedNotAChain, "a node of a chain is after one other, and %s is after %d", node.ID, len(node.After))
 		}
 	}
 	return nil

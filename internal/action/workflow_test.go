@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"boxoffice"
-	"boxoffice/internal/action"
 )
 
 // workflow writes an input whose nodes are given as "id" (no after), "id<"
@@ -42,15 +41,15 @@ func TestWorkflowGraphs(t *testing.T) {
 		{"a chain in another order", workflow("chain", "c<b", "a<", "b<a"), "", ""},
 		{"a diamond", workflow("dag", "a", "b<a", "c<a", "d<b,c"), "", ""},
 		{"two parts", workflow("dag", "a", "b"), "", ""},
-		{"same id", workflow("dag", "a", "b", "a"), action.DuplicateNode, "two nodes have the id a"},
+		{"same id", workflow("dag", "a", "b", "a"), string(boxoffice.RefusedDuplicateNode), "two nodes have the id a"},
 		{"ids differ by case", workflow("dag", "a", "A"), "", ""},
-		{"unknown", workflow("dag", "a", "b<a,z"), action.UnknownNode, "node b is after z, which is not a node of this workflow"},
-		{"itself", workflow("dag", "a<a"), action.WorkflowCycle, "nodes wait for each other in a circle: a is after a"},
-		{"a circle behind others", workflow("dag", "z<a", "a<b", "b<c", "c<a"), action.WorkflowCycle, "nodes wait for each other in a circle: a is after b is after c is after a"},
-		{"a chain bites its tail", workflow("chain", "a<b", "b"), action.WorkflowCycle, "nodes wait for each other in a circle: a is after b is after a"},
-		{"two firsts", workflow("chain", "a", "b<"), action.NotAChain, "a chain has one first node, and neither a nor b is after another"},
-		{"a branch", workflow("chain", "a", "b", "c<a"), action.NotAChain, "a chain does not branch, and both b and c are after a"},
-		{"a join", workflow("chain", "a", "b", "c<a,b"), action.NotAChain, "a node of a chain is after one other, and c is after 2"},
+		{"unknown", workflow("dag", "a", "b<a,z"), string(boxoffice.RefusedUnknownNode), "node b is after z, which is not a node of this workflow"},
+		{"itself", workflow("dag", "a<a"), string(boxoffice.RefusedWorkflowCycle), "nodes wait for each other in a circle: a is after a"},
+		{"a circle behind others", workflow("dag", "z<a", "a<b", "b<c", "c<a"), string(boxoffice.RefusedWorkflowCycle), "nodes wait for each other in a circle: a is after b is after c is after a"},
+		{"a chain bites its tail", workflow("chain", "a<b", "b"), string(boxoffice.RefusedWorkflowCycle), "nodes wait for each other in a circle: a is after b is after a"},
+		{"two firsts", workflow("chain", "a", "b<"), string(boxoffice.RefusedNotAChain), "a chain has one first node, and neither a nor b is after another"},
+		{"a branch", workflow("chain", "a", "b", "c<a"), string(boxoffice.RefusedNotAChain), "a chain does not branch, and both b and c are after a"},
+		{"a join", workflow("chain", "a", "b", "c<a,b"), string(boxoffice.RefusedNotAChain), "a node of a chain is after one other, and c is after 2"},
 	}
 	c := catalog(t, nil)
 	for _, tt := range tests {

@@ -98,20 +98,24 @@ func (c *Chain) Transact(
 	if err != nil {
 		return nil, fmt.Errorf("estimate gas: %w", err)
 	}
-	nonce, err := c.client.PendingNonceAt(ctx, from)
+	return c.mined(ctx, key, func(nonce uint64, tip, fee *big.Int) types.TxData {
+		return &types.DynamicFeeTx{
+			ChainID: c.ChainID(), Nonce: nonce, GasTipCap: tip, GasFeeCap: fee, Gas: gas + gas/4, To: &to, Value: value, Data: data,
+		}
+	})
+}
+
+// mined sends what build makes of the account's nonce and the going fees, and mines it.
+func (c *Chain) mined(
+	ctx context.Context, key *ecdsa.PrivateKey, build func(nonce uint64, tip, fee *big.Int) types.TxData,
+) (*types.Receipt, error) {
+	nonce, err := c.client.PendingNonceAt(ctx, address(key))
 	if err != nil {
 		return nil, fmt.Errorf("account nonce: %w", err)
 	}
-	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(c.ChainID()), &types.DynamicFeeTx{
-		ChainID:   c.ChainID(),
-		Nonce:     nonce,
-		GasTipCap: big.NewInt(params.GWei),
-		GasFeeCap: new(big.Int).Add(big.NewInt(params.GWei), new(big.Int).Mul(big.NewInt(2), c.Head().BaseFee)),
-		Gas:       gas + gas/4,
-		To:        &to,
-		Value:     value,
-		Data:      data,
-	})
+	tip := big.NewInt(params.GWei)
+	fee := new(big.Int).Add(tip, new(big.Int).Mul(big.NewInt(2), c.Head().BaseFee))
+	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(c.ChainID()), build(nonce, tip, fee))
 	if err != nil {
 		return nil, fmt.Errorf("sign transaction: %w", err)
 	}

@@ -21,8 +21,10 @@ import (
 // those that every answer has are set on the exchange.
 type answer struct {
 	status int
-	body   []byte // JSON; empty for 304
+	body   []byte // JSON, unless a Content-Type is set; empty for 204 and 304
 }
+
+const contentType = "application/json"
 
 // render returns an answer whose body is v. A prepared input inside v keeps
 // its bytes, so HTML is not escaped.
@@ -82,7 +84,9 @@ func (x *exchange) send(a answer) {
 		header.Set("Cache-Control", "no-store")
 	}
 	if len(a.body) > 0 {
-		header.Set("Content-Type", "application/json")
+		if header.Get("Content-Type") == "" {
+			header.Set("Content-Type", contentType)
+		}
 		header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	}
 	x.WriteHeader(a.status)

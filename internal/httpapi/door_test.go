@@ -240,7 +240,7 @@ func capabilities(t *testing.T) boxoffice.Capabilities {
 	return boxoffice.Capabilities{
 		Actions: catalog.Policies(),
 		Limits: boxoffice.Limits{
-			BodyBytes: boxoffice.MaxBodyBytes, PaymentHeaderCharacters: x402.MaxHeaderLength, Actions: catalog.Limits(),
+			BodyBytes: boxoffice.MaxBodyBytes, PaymentHeaderCharacters: x402.MaxHeaderLength, Actions: catalog.Limits(), RepositoryHosts: []string{},
 		},
 		Launches: &boxoffice.Launches{DefaultChainID: 31337, Chains: []boxoffice.LaunchChain{{
 			ChainID: 31337, Name: "Dev", Testnet: true, Kinds: []string{"custom_token"},

@@ -13,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"boxoffice"
@@ -64,14 +65,14 @@ func New(config Config) http.Handler {
 	d := &door{
 		Config:    config,
 		origin:    originOf(config.BaseURL),
-		document:  newDocument(config.Document),
+		document:  newDocument(contentType, config.Document),
 		addresses: newLimiter[netip.Prefix](config.PerAddress.or(DefaultPerAddress)),
 		tokens:    newLimiter[boxoffice.Requester](config.PerToken.or(DefaultPerToken)),
 		mux:       http.NewServeMux(),
 	}
 	for path, methods := range map[string]methods{
-		"/openapi.json":          {http.MethodGet: d.openapi},
-		"/requests/capabilities": {http.MethodGet: d.capabilities},
+		"/openapi.json":          {http.MethodGet: d.openapi, http.MethodOptions: freeOptions},
+		"/requests/capabilities": {http.MethodGet: d.capabilities, http.MethodOptions: freeOptions},
 		"/requests/quote":        {http.MethodPost: d.protected(d.quote)},
 		"/requests/{id}/submit":  {http.MethodPost: d.protected(d.submit)},
 		"/requests/{id}":         {http.MethodGet: d.protected(d.status)},
@@ -89,14 +90,15 @@ func New(config Config) http.Handler {
 	if config.Callbacks != nil { // the operator's own agents, whose signature it checks
 		d.mux.Handle("/callbacks/{id}", config.Callbacks)
 	}
-	d.mux.HandleFunc("/", d.route(nil))
-	return d
+	d.mux.HandleFunc("/", d.elsewhere)
+	return Linger(d)
 }
 
 type door struct {
 	Config
 	origin    string
 	document  document
+	lastSold  atomic.Pointer[sold]
 	addresses *limiter[netip.Prefix]
 	tokens    *limiter[boxoffice.Requester]
 	mux       *http.ServeMux
@@ -105,7 +107,8 @@ type door struct {
 // An endpoint answers a request that came to its route with its method.
 type endpoint func(x *exchange, r *http.Request) (answer, error)
 
-// methods are the endpoints of a path. One for GET answers HEAD too.
+// methods are the endpoints of a path. One for GET answers HEAD too, and OPTIONS
+// is answered everywhere.
 type methods map[string]endpoint
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -117,13 +120,11 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !cleanPath(r.URL.EscapedPath()) { // the mux would redirect
-		d.refuse(x, r, notFound)
+		d.refuse(x, r, d.notFound(x))
 		return
 	}
 	d.mux.ServeHTTP(x, r)
 }
-
-var notFound = &boxoffice.Problem{Code: boxoffice.NotFound, Detail: "there is nothing at this address"}
 
 func cleanPath(p string) bool {
 	return strings.HasPrefix(p, "/") && (p == path.Clean(p) || p == path.Clean(p)+"/")
@@ -131,28 +132,36 @@ func cleanPath(p string) bool {
 
 // route answers with the endpoint of the request's method.
 func (d *door) route(endpoints methods) http.HandlerFunc {
-	allowed := slices.Collect(maps.Keys(endpoints))
 	if get, ok := endpoints[http.MethodGet]; ok {
 		endpoints[http.MethodHead] = get
-		allowed = append(allowed, http.MethodHead)
 	}
-	slices.Sort(allowed)
-	allow := strings.Join(allowed, ", ")
+	if _, ok := endpoints[http.MethodOptions]; !ok {
+		endpoints[http.MethodOptions] = d.options
+	}
+	allow := strings.Join(slices.Sorted(maps.Keys(endpoints)), ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := w.(*exchange)
-		answer, err := answer{}, error(notFound)
-		if endpoint, ok := endpoints[r.Method]; ok {
-			answer, err = endpoint(x, r)
-		} else if len(endpoints) > 0 {
+		endpoint, ok := endpoints[r.Method]
+		if !ok || r.Method == http.MethodOptions {
 			x.Header().Set("Allow", allow)
-			err = &boxoffice.Problem{Code: boxoffice.MethodNotAllowed, Detail: "this address takes " + allow}
 		}
+		if !ok {
+			d.refuse(x, r, &boxoffice.Problem{Code: boxoffice.MethodNotAllowed, Detail: "this address takes " + allow})
+			return
+		}
+		answer, err := endpoint(x, r)
 		if err != nil {
 			d.refuse(x, r, err)
 			return
 		}
 		x.send(answer)
 	}
+}
+
+// options answers OPTIONS where a token is needed: a browser that asks for a page
+// of another origin hears no.
+func (d *door) options(_ *exchange, r *http.Request) (answer, error) {
+	return answer{status: http.StatusNoContent}, d.checkOrigin(r)
 }
 
 // originOf returns the origin of an address as a browser writes it (RFC 6454

@@ -95,9 +95,23 @@ func TestOrigin(t *testing.T) {
 				if refused := answer.StatusCode == http.StatusForbidden; refused != test.refused {
 					t.Errorf("%s %s answered %d", route.method, route.path, answer.StatusCode)
 				}
-				if answer.Header.Get("Access-Control-Allow-Origin") != "" {
-					t.Error("a protected route grants an origin")
+				asked := s.do("OPTIONS", route.path, "", with("Origin", test.origins...), without("Authorization"),
+					with("Access-Control-Request-Method", route.method), with("Access-Control-Request-Headers", "authorization"))
+				if refused := asked.StatusCode == http.StatusForbidden; refused != test.refused {
+					t.Errorf("OPTIONS %s answered %d", route.path, asked.StatusCode)
 				}
+				for _, reply := range []reply{answer, asked} {
+					for header := range reply.Header {
+						if strings.HasPrefix(header, "Access-Control-") {
+							t.Errorf("a protected route has %s", header)
+						}
+					}
+				}
+			}
+			asked := s.do("OPTIONS", "/openapi.json", "", with("Origin", test.origins...), with("Access-Control-Request-Method", "GET"))
+			asked.wantStatus(t, http.StatusNoContent)
+			if asked.Header.Get("Access-Control-Allow-Origin") != "*" || asked.Header.Get("Access-Control-Allow-Methods") != "GET, HEAD" {
+				t.Errorf("a page of another origin is told %v", asked.Header)
 			}
 			free := s.do("GET", "/requests/capabilities", "", with("Origin", test.origins...))
 			free.wantStatus(t, http.StatusOK)
@@ -123,27 +137,31 @@ func TestOriginOfBaseURL(t *testing.T) {
 func TestMethodsAndAddresses(t *testing.T) {
 	s := serve(t)
 	for path, allow := range map[string]string{
-		"/openapi.json":                  "GET, HEAD",
-		"/requests/capabilities":         "GET, HEAD",
-		"/requests/quote":                "POST",
-		"/requests/" + anyID + "/submit": "POST",
-		"/requests/" + anyID:             "GET, HEAD",
-		"/jobs":                          "GET, HEAD",
-		"/jobs/" + anyID:                 "GET, HEAD",
-		"/oracles/" + anyID:              "GET, HEAD",
-		"/workflows/" + anyID:            "GET, HEAD",
-		"/schedules/" + anyID:            "GET, HEAD",
+		"/openapi.json":                  "GET, HEAD, OPTIONS",
+		"/requests/capabilities":         "GET, HEAD, OPTIONS",
+		"/requests/quote":                "OPTIONS, POST",
+		"/requests/" + anyID + "/submit": "OPTIONS, POST",
+		"/requests/" + anyID:             "GET, HEAD, OPTIONS",
+		"/jobs":                          "GET, HEAD, OPTIONS",
+		"/jobs/" + anyID:                 "GET, HEAD, OPTIONS",
+		"/oracles/" + anyID:              "GET, HEAD, OPTIONS",
+		"/workflows/" + anyID:            "GET, HEAD, OPTIONS",
+		"/schedules/" + anyID:            "GET, HEAD, OPTIONS",
 	} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
-			if strings.Contains(allow, method) {
+			if strings.Contains(allow, method) && method != "OPTIONS" {
 				continue
 			}
 			answer := s.do(method, path, "", without("Authorization"))
-			answer.wantStatus(t, http.StatusMethodNotAllowed)
 			if got := answer.Header.Get("Allow"); got != allow {
 				t.Errorf("%s %s: Allow is %q, want %q", method, path, got, allow)
 			}
-			if method != "HEAD" {
+			switch method {
+			case "OPTIONS":
+				answer.wantStatus(t, http.StatusNoContent)
+			case "HEAD":
+				answer.wantStatus(t, http.StatusMethodNotAllowed)
+			default:
 				answer.wantProblem(t, boxoffice.MethodNotAllowed)
 			}
 		}

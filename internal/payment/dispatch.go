@@ -24,23 +24,29 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 			return err
 		}
 	}
-	batches, doubts, err := s.sort(ctx, v, open, waiting)
+	together, alone, doubts, err := s.sort(ctx, v, open, waiting)
 	if err != nil {
 		return err
 	}
 	failed := s.conclude(ctx, v, doubts)
-	if len(batches) == 0 && len(open) == 0 {
+	if len(together)+len(alone)+len(open) == 0 {
 		return failed
 	}
+	before := len(open)
 	consumed, err := s.Wallet.Nonce(ctx, v.head.Number)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	for _, batch := range batches {
-		if len(open) >= s.MaxInFlight {
+	if len(together) > 0 && len(open) < s.MaxInFlight {
+		if open, err = s.send(ctx, open, nextNonce(consumed, open), together); err != nil {
+			return errors.Join(failed, err)
+		}
+	}
+	for _, intent := range alone {
+		if len(open) >= max(1, s.MaxInFlight-1) { // the last slot is for those that go together, or none
 			break
 		}
-		if open, err = s.send(ctx, open, nextNonce(consumed, open), batch); err != nil {
+		if open, err = s.send(ctx, open, nextNonce(consumed, open), []Intent{intent}); err != nil {
 			return errors.Join(failed, err)
 		}
 	}
@@ -51,28 +57,28 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 			return errors.Join(failed, err)
 		}
 	}
-	if len(waiting) == limit && len(batches) > 0 && len(open) < s.MaxInFlight {
+	if len(waiting) == limit && len(open) > before && len(open) < s.MaxInFlight {
 		s.Wake()
 	}
 	return failed
 }
 
-// sort makes batches of the intents that would settle, and doubts of those that
-// would not.
-func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Intent) (batches [][]Intent, doubts []doubt, err error) {
+// sort finds the intents that would settle, in one transaction or alone, and
+// makes doubts of those that would not.
+func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Intent) (together, alone []Intent, doubts []doubt, err error) {
 	if len(waiting) == 0 {
-		return nil, nil, nil
+		return nil, nil, nil, nil
 	}
 	standings, err := s.Chain.Standing(ctx, permits(waiting))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	s.findTwoFaced(ctx, waiting, standings)
 	promised := promises(open)
-	var together []Intent
 	for i, intent := range waiting {
 		standing := &standings[i]
 		if standing.Block < max(v.head.Number, intent.FromBlock) {
-			return nil, nil, fmt.Errorf("the node that judged the payments is at block %d, behind block %d",
+			return nil, nil, nil, fmt.Errorf("the node that judged the payments is at block %d, behind block %d",
 				standing.Block, max(v.head.Number, intent.FromBlock))
 		}
 		switch {
@@ -80,20 +86,17 @@ func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Inten
 			doubts = append(doubts, doubt{intent: intent})
 		case standing.Failure != nil:
 			doubts = append(doubts, doubt{intent, standing.Failure})
-		case intent.LeftOut >= s.MaxTries:
+		case intent.LeftOut >= s.MaxTries, s.suspects(intent, *standing):
 			doubts = append(doubts, doubt{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
 		case promised.exceed(standing.Balance, intent.Permit):
 			// It waits for what is on its way: together they would overdraw the owner.
 		case standing.Code, intent.LeftOut > 0: // code can burn the gas of its neighbours; others failed among theirs
-			batches = append(batches, []Intent{intent})
+			alone = append(alone, intent)
 		default:
 			together = append(together, intent)
 		}
 	}
-	if len(together) > 0 {
-		batches = slices.Insert(batches, 0, together)
-	}
-	return batches, doubts, nil
+	return together, alone, doubts, nil
 }
 
 // send puts a batch into a slot and broadcasts it. A batch that is too large

@@ -188,8 +188,16 @@ type Standing struct {
 	Allowance boxoffice.Amount // of the owner for Permit2
 	Spent     bool             // the permit's nonce
 	Code      bool             // the owner has code (EIP-7702 too), which Permit2 runs and which may burn all gas of a batch
+	Approved  bool             // the owner has code and accepts the approval that was asked about
 	Failure   *Rejection       // why settling would fail; nil if it would work
 	Block     uint64           // the newest block that the node knew when it was asked
+}
+
+// Approval is what an owner with code is asked beside its permit: whether a
+// signature over something else is its own (EIP-1271).
+type Approval struct {
+	Digest    [32]byte
+	Signature boxoffice.Signature
 }
 
 // Transfer is a Transfer log of an ERC-20 token.
@@ -225,8 +233,9 @@ type Chain interface {
 	// BlockTime returns the timestamp of a block in Unix seconds.
 	BlockTime(ctx context.Context, number uint64) (uint64, error)
 	// Standing says of each permit how it stands at the newest block and
-	// whether settling all of them in this order would work for it.
-	Standing(ctx context.Context, permits []Permit) ([]Standing, error)
+	// whether settling all of them in this order would work for it. It asks the
+	// owners of the first permits about their approvals, where there are some.
+	Standing(ctx context.Context, permits []Permit, approvals ...Approval) ([]Standing, error)
 	// Spent says of each permit whether its nonce was spent as of a block.
 	Spent(ctx context.Context, permits []Permit, block uint64) ([]bool, error)
 	// Receipts returns the receipt of each transaction, nil for one that is not

@@ -20,23 +20,5 @@ func (v *Verifier) VerifyPermit(ctx context.Context, requirements x402.Requireme
 	if paid.Resource != nil {
 		demand.ResourceURL = paid.Resource.URL // whatever it is, it is the other server's
 	}
-	permit := Permit{Authorization: paid.Payload.Payload.Authorization, Signature: paid.Payload.Payload.Signature}
-	if rejection := demand.checkTerms(paid, v.Now().Unix()); rejection != nil {
-		return Verified{}, rejection
-	}
-	signer, err := x402.Recover(permit.Digest(chainID), permit.Signature)
-	if err != nil {
-		return Verified{}, reject(x402.ReasonSignature, "payload.signature: %v", err)
-	}
-	if signer != permit.From {
-		return Verified{}, reject(x402.ReasonSignature, "payload.signature does not recover to from")
-	}
-	if err := v.Ready(); err != nil {
-		return Verified{}, err
-	}
-	block, err := v.checkChain(ctx, demand, permit)
-	if err != nil {
-		return Verified{}, err
-	}
-	return Verified{Permit: permit, Block: block}, nil
+	return v.verify(ctx, demand, paid, nil)
 }

@@ -45,6 +45,7 @@ type Settler struct {
 	wake     chan struct{}
 	newest   Head           // the newest block seen: what was believed of the chain does not go back
 	credited map[logID]bool // transfers found to be credited already
+	twoFaced twoFaced       // owners whose simulations are not believed
 	wallet   due            // the next look at the wallet
 	past     due            // the next look at what was decided
 	unready  atomic.Pointer[error]
@@ -53,7 +54,7 @@ type Settler struct {
 
 // NewSettler returns a Settler.
 func NewSettler(c SettlerConfig) *Settler {
-	return &Settler{SettlerConfig: c, wake: make(chan struct{}, 1), credited: map[logID]bool{}}
+	return &Settler{SettlerConfig: c, wake: make(chan struct{}, 1), credited: map[logID]bool{}, twoFaced: twoFaced{}}
 }
 
 // Wake tells the settler that an intent is waiting.

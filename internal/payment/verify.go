@@ -54,21 +54,28 @@ type Verified struct {
 
 // Verify checks a payment and the approval of its quote against a demand, in
 // the order of the design: what can be told from the bytes, then the two
-// signatures, then the chain. A payment that fails a check is a *Rejection; any
-// other error means that the chain or the store did not answer, or that nothing
-// can be settled now.
+// signatures, then the chain. A signature that is not of the payer's own key is
+// the chain's matter: the payer may be a wallet with code, which is asked in the
+// same round trip. A payment that fails a check is a *Rejection; any other error
+// means that the chain or the store did not answer, or that nothing can be
+// settled now.
 func (v *Verifier) Verify(ctx context.Context, demand Demand, paid *x402.Payment, approval boxoffice.Signature) (Verified, error) {
+	return v.verify(ctx, demand, paid, &approval)
+}
+
+func (v *Verifier) verify(ctx context.Context, demand Demand, paid *x402.Payment, approval *boxoffice.Signature) (Verified, error) {
 	permit := Permit{Authorization: paid.Payload.Payload.Authorization, Signature: paid.Payload.Payload.Signature}
 	if rejection := demand.checkTerms(paid, v.Now().Unix()); rejection != nil {
 		return Verified{}, rejection
 	}
-	if rejection := demand.checkSignatures(paid, permit, approval); rejection != nil {
+	signed, rejection := demand.readSignatures(paid, permit, approval)
+	if rejection != nil {
 		return Verified{}, rejection
 	}
 	if err := v.Ready(); err != nil {
 		return Verified{}, err
 	}
-	block, err := v.checkChain(ctx, demand, permit)
+	block, err := v.checkChain(ctx, demand, permit, signed)
 	if err != nil {
 		return Verified{}, err
 	}
@@ -105,38 +112,19 @@ func (d Demand) checkTerms(paid *x402.Payment, now int64) *Rejection {
 	return nil
 }
 
-func (d Demand) checkSignatures(paid *x402.Payment, permit Permit, approval boxoffice.Signature) *Rejection {
-	signer, err := x402.Recover(permit.Digest(d.Approval.ChainID), permit.Signature)
-	if err != nil {
-		return reject(x402.ReasonSignature, "payload.signature: %v", err)
-	}
-	if signer != permit.From {
-		return reject(x402.ReasonSignature, "payload.signature does not recover to from")
-	}
-	d.Approval.PaymentHash = paid.Hash
-	approver, err := x402.Recover(d.Approval.Digest(), approval[:])
-	if err != nil {
-		return reject(x402.ReasonQuoteApproval, "quoteSignature: %v", err)
-	}
-	if approver != permit.From {
-		return reject(x402.ReasonQuoteApprovalWallet, "quoteSignature does not recover to the paying wallet over this quote and this payment")
-	}
-	if d.Payer != nil && *d.Payer != permit.From {
-		return reject(x402.ReasonPayer, "only %s may pay this quote", *d.Payer)
-	}
-	return nil
-}
-
-func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit) (block uint64, err error) {
+func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit, signed signatures) (block uint64, err error) {
 	promised, err := v.Promises.Promised(ctx, permit, demand.Approval.ChainID)
 	if err != nil {
 		return 0, err
 	}
-	standings, err := v.Chain.Standing(ctx, []Permit{permit})
+	standings, err := v.Chain.Standing(ctx, []Permit{permit}, signed.asks...)
 	if err != nil {
 		return 0, err
 	}
 	standing, amount := standings[0], permit.Permitted.Amount
+	if rejection := signed.judge(standing, permit); rejection != nil {
+		return 0, rejection
+	}
 	needed, fits := promised.Add(amount)
 	switch {
 	case !fits || standing.Balance.Cmp(needed) < 0:

@@ -20,6 +20,7 @@ func (s *Server) capabilities(catalog *action.Catalog) boxoffice.Capabilities {
 		Actions: catalog.Policies(),
 		Limits: boxoffice.Limits{
 			BodyBytes: boxoffice.MaxBodyBytes, PaymentHeaderCharacters: x402.MaxHeaderLength, Actions: catalog.Limits(),
+			RepositoryHosts: append([]string{}, s.Delivery.AllowedHosts...),
 		},
 		Launches: catalog.Launches(),
 		Authentication: boxoffice.Authentication{
@@ -33,7 +34,7 @@ func (s *Server) capabilities(catalog *action.Catalog) boxoffice.Capabilities {
 				Address: s.Payment.Asset, Symbol: s.Payment.Symbol, Name: s.Payment.Name, Version: s.Payment.Version, Decimals: s.Payment.Decimals,
 			},
 			PayTo: s.Payment.PayTo, Permit2: x402.Permit2, Proxy: x402.ExactProxy,
-			MaxTimeoutSeconds: int64(s.flow.MaxTimeout.Seconds()), ServiceName: s.ServiceName,
+			MaxTimeoutSeconds: int64(s.flow.MaxTimeout.Seconds()), ContractWallets: s.chain != nil, ServiceName: s.ServiceName,
 			QuoteApproval: boxoffice.NewQuoteApprovalTemplate(s.ServiceName, s.Chain.ID),
 		},
 	}

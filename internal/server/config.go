@@ -85,7 +85,7 @@ type SettlementConfig struct {
 	Poll         Duration `toml:"poll" comment:"How often the chain is asked while something is under way."`
 	MaxBatch     int      `toml:"max_batch" comment:"Payments in one transaction."`
 	MaxInFlight  int      `toml:"max_in_flight" comment:"Transactions that may be unconfirmed at once."`
-	MaxTries     int      `toml:"max_tries" comment:"Confirmed transactions that carried a payment in vain, after which it fails. From the second on it goes alone."`
+	MaxTries     int      `toml:"max_tries" comment:"Confirmed transactions that carried a payment in vain, after which it fails. From the second on it goes alone. A wallet with code has one."`
 	BumpAfter    Duration `toml:"bump_after" comment:"How long a transaction may stay unmined before its fee is raised."`
 	Lease        Duration `toml:"lease" comment:"How long a process that fell silent keeps the settlement key to itself."`
 	Recheck      Duration `toml:"recheck" comment:"How often failed payments that could still settle are looked at."`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"boxoffice/internal/facilitator"
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/store/sqlite"
 
@@ -67,8 +68,8 @@ func (s *Server) openFacilitator(ctx context.Context) (err error) {
 		Accepted: func() { s.settler.Wake() }, Now: s.Now, Log: s.Log,
 	})
 	s.openSettlement(door.Decided)
-	s.handler = door.Handler(facilitator.DoorConfig{
+	s.handler = httpapi.Linger(door.Handler(facilitator.DoorConfig{
 		Token: os.Getenv("BOXOFFICE_FACILITATOR_TOKEN"), PerSecond: s.Facilitator.Rate.PerSecond, Burst: s.Facilitator.Rate.Burst,
-	})
+	}))
 	return s.listen(s.Facilitator.Listen)
 }

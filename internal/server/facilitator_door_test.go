@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/ecdsa"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -140,6 +142,16 @@ func TestFacilitatorLimits(t *testing.T) {
 	payload, terms := foreignPayment(t, w, payer, 5)
 	if status, body := c.call(x402.PathSettle, payload, terms); status != http.StatusUnauthorized {
 		t.Errorf("without the token answered %d %s", status, body)
+	}
+	// A refusal reaches who sends the body first, on a connection that ends with it.
+	conn, err := net.Dial("tcp", c.backend.Load().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.0\r\nContent-Length: 12000\r\n\r\n%12000d", x402.PathSettle, 0)
+	if heard, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(heard), "HTTP/1.0 401 ") {
+		t.Errorf("heard %q, %v", heard, err)
 	}
 	// The service has the token, and buys.
 	awaitReady(t, w)

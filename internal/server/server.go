@@ -23,6 +23,7 @@ import (
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
 	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/work/delivery"
 )
 
 // Options is what New needs beside the configuration.
@@ -116,7 +117,14 @@ func (s *Server) listen(address string) (err error) {
 }
 
 func (s *Server) catalog() (*action.Catalog, error) {
-	config := action.Config{Payment: s.paymentTerms(), Prices: s.Payment.Prices, Launches: s.Launches.terms(), Live: s.launches.Live, Originals: s.store}
+	hosts, err := delivery.NewHosts(s.Delivery.AllowedHosts)
+	if err != nil {
+		return nil, err
+	}
+	config := action.Config{
+		Payment: s.paymentTerms(), Prices: s.Payment.Prices, Launches: s.Launches.terms(), Live: s.launches.Live,
+		Delivers: hosts.Check, Originals: s.store,
+	}
 	if s.Judge.URL != "" {
 		config.Judge = judge.HTTP{URL: s.Judge.URL, Timeout: time.Duration(s.Judge.Timeout)}
 	}
@@ -292,9 +300,9 @@ type checkedChain struct {
 	server *Server
 }
 
-func (c checkedChain) Standing(ctx context.Context, permits []payment.Permit) ([]payment.Standing, error) {
+func (c checkedChain) Standing(ctx context.Context, permits []payment.Permit, approvals ...payment.Approval) ([]payment.Standing, error) {
 	if err := c.server.chainHealth(); err != nil {
 		return nil, err
 	}
-	return c.Chain.Standing(ctx, permits)
+	return c.Chain.Standing(ctx, permits, approvals...)
 }

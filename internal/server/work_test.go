@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,15 +121,31 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 	}
 }
 
-// Work that cannot start, since its requester's repository may not be reached,
-// says so.
-func TestRepositoryOutOfReach(t *testing.T) {
-	w := servertest.Start(t, working(t), func(o *server.Options) { o.Work.Attempts = 1 })
+// A repository that nothing is delivered to is refused before it is paid for,
+// and one that cannot be reached blocks the job with words for its requester.
+func TestRepositoriesOfRequesters(t *testing.T) {
+	w := servertest.Start(t, working(t), func(o *server.Options) {
+		o.Delivery.AllowedHosts = []string{"localhost:1", "git.example"}
+		o.Work.Attempts = 1
+	})
+	d := newDoor(t, w)
+	for _, input := range []string{
+		`{"action":"job.open","input":{"objective":"Look","repoUrl":"https://other.example/r.git"},"requestKey":%q}`,
+		`{"action":"schedule.create","input":{"action":"job.open","input":{"objective":"Look","repoUrl":"https://git.example:8443/r.git"},
+			"intervalMinutes":30,"runs":1},"requestKey":%q}`,
+	} {
+		d.send("POST", "/requests/quote", fmt.Sprintf(input, boxoffice.NewUUID())).
+			want(t, http.StatusUnprocessableEntity, boxoffice.ActionRefused, "repository_refused")
+	}
 	buyer := w.Client(w.NewPayer())
-	id := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look","repoUrl":"https://elsewhere.example/r.git"}`).Admission.Result.ID
-	job := watch(t, buyer, id)
-	if want := "analysis failed at node main: repoUrl refused: this service does not deliver to that host"; job.State != boxoffice.JobBlocked || *job.BlockedReason != want {
-		t.Errorf("%s: %q", job.State, *job.BlockedReason)
+	capabilities, err := buyer.Capabilities(t.Context())
+	if err != nil || !slices.Equal(capabilities.Limits.RepositoryHosts, w.Options.Delivery.AllowedHosts) {
+		t.Errorf("capabilities list %v (%v)", capabilities.Limits.RepositoryHosts, err)
+	}
+	opened := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look","repoUrl":"https://localhost:1/r.git"}`)
+	job := watch(t, buyer, opened.Admission.Result.ID)
+	if job.State != boxoffice.JobBlocked || !strings.Contains(*job.BlockedReason, "ls-remote") || !strings.Contains(*job.BlockedReason, "https://localhost:1/r.git") {
+		t.Errorf("%+v, %s", job, *job.BlockedReason)
 	}
 }
 

@@ -126,12 +126,12 @@ type Held struct {
 	Losses int // runs of its node before it whose worker was lost, since that last began or got an answer
 }
 
-// Refusal is what somebody else did wrong: a host that refused a push, an
+// A Failure is what somebody else did wrong: a host that refused a push, an
 // address that may not be reached, a workspace that is too large. Its text is
 // bounded, holds no secret, and is what the requester reads.
-type Refusal struct{ Text string }
+type Failure struct{ Text string }
 
-func (r *Refusal) Error() string { return r.Text }
+func (f *Failure) Error() string { return f.Text }
 
 // ErrLost is returned for a run that is not, or no longer, the caller's: the
 // node was taken by another, or decided.

@@ -12,7 +12,7 @@ import (
 )
 
 // methods is the part that this package calls of the ERC-20 token, of Permit2,
-// of the x402 exact proxy and of Multicall3.
+// of the x402 exact proxy, of contract wallets (EIP-1271) and of Multicall3.
 var methods = mustParse(`[
 {"type":"function","name":"balanceOf","stateMutability":"view",
  "inputs":[{"name":"account","type":"address"}],"outputs":[{"type":"uint256"}]},
@@ -36,6 +36,8 @@ var methods = mustParse(`[
  {"name":"owner","type":"address"},
  {"name":"witness","type":"tuple","components":[{"name":"to","type":"address"},{"name":"validAfter","type":"uint256"}]},
  {"name":"signature","type":"bytes"}],"outputs":[]},
+{"type":"function","name":"isValidSignature","stateMutability":"view",
+ "inputs":[{"name":"hash","type":"bytes32"},{"name":"signature","type":"bytes"}],"outputs":[{"type":"bytes4"}]},
 {"type":"function","name":"aggregate3","stateMutability":"payable","inputs":[
  {"name":"calls","type":"tuple[]","components":[{"name":"target","type":"address"},{"name":"allowFailure","type":"bool"},
   {"name":"callData","type":"bytes"}]}],

@@ -19,12 +19,18 @@ type call struct {
 	to   common.Address
 	data []byte
 	gas  uint64 // what a settle is given, beside GasBase; 0 for a read
+	// alone keeps a call from sharing the gas of the others: it runs a
+	// stranger's code for its own sake.
+	alone bool
 }
 
 // outcome is how a call ended: with an answer, or reverted with data.
 type outcome struct {
 	ok   bool
 	data []byte
+	// trouble is why the node did not answer. A call that is alone has it here,
+	// since whoever asked may do without the answer.
+	trouble error
 }
 
 // readGas is what a call that also settles holds for a read. It is no more than
@@ -34,9 +40,9 @@ const readGas = 5_000
 
 // try makes calls in one round trip at a block. With Multicall3 they are one
 // eth_call: made in order at the same state, each seeing what those before it
-// did (inOrder). Where the chain has none, or the node will not make so large
-// a call, each is an eth_call of its own. Further requests go along, before the
-// calls; all of them must be answered.
+// did (inOrder), but for those that are to be alone. Where the chain has none,
+// or the node will not make so large a call, each is an eth_call of its own.
+// Further requests go along, before the calls; all of them must be answered.
 func (c *Chain) try(ctx context.Context, op, block string, calls []call, along ...rpc.BatchElem) (outcomes []outcome, inOrder bool, err error) {
 	batches, err := c.hasMulticall(ctx)
 	if err != nil {
@@ -53,34 +59,51 @@ func (c *Chain) try(ctx context.Context, op, block string, calls []call, along .
 }
 
 func (c *Chain) tryTogether(ctx context.Context, op, block string, calls []call, along []rpc.BatchElem) (outcomes []outcome, answered bool, err error) {
+	var together []call
+	answers := make([]hexutil.Bytes, len(calls)) // of those that are alone
+	requests := slices.Clone(along)
+	for i, call := range calls {
+		if call.alone {
+			requests = append(requests, aloneRequest(call, block, &answers[i]))
+		} else {
+			together = append(together, call)
+		}
+	}
 	var gas uint64 // without a limit for calls that only read
-	if slices.ContainsFunc(calls, func(call call) bool { return call.gas > 0 }) {
+	if slices.ContainsFunc(together, func(call call) bool { return call.gas > 0 }) {
 		gas = GasBase
-		for _, call := range calls {
+		for _, call := range together {
 			gas += max(call.gas, readGas)
 		}
 	}
 	var answer hexutil.Bytes
-	requests := append(slices.Clone(along), callRequest(call{to: c.cfg.Multicall3, data: packAggregate(calls), gas: gas}, block, &answer))
+	requests = append(requests, callRequest(call{to: c.cfg.Multicall3, data: packAggregate(together), gas: gas}, block, &answer))
 	if err := c.round(ctx, op, requests); err != nil {
 		return nil, false, err
 	}
 	if err := c.answered(op, requests[:len(along)]); err != nil {
 		return nil, false, err
 	}
-	if err := requests[len(along)].Error; err != nil {
+	if err := requests[len(requests)-1].Error; err != nil {
 		if refused(err) {
 			return nil, false, nil
 		}
 		return nil, false, c.fail(op, err)
 	}
 	results, err := unpackAggregate(answer)
-	if err != nil || len(results) != len(calls) {
+	if err != nil || len(results) != len(together) {
 		return nil, false, c.fail(op, errors.New("the answer of Multicall3 cannot be decoded"))
 	}
 	outcomes = make([]outcome, len(calls))
-	for i, result := range results {
-		outcomes[i] = outcome{ok: result.Success, data: result.ReturnData}
+	apart := requests[len(along):]
+	for i, call := range calls {
+		if !call.alone {
+			outcomes[i] = outcome{ok: results[0].Success, data: results[0].ReturnData}
+			results = results[1:]
+			continue
+		}
+		outcomes[i] = c.outcome(op, apart[0].Error, answers[i])
+		apart = apart[1:]
 	}
 	return outcomes, true, nil
 }
@@ -89,10 +112,7 @@ func (c *Chain) tryApart(ctx context.Context, op, block string, calls []call, al
 	answers := make([]hexutil.Bytes, len(calls))
 	requests := slices.Clone(along)
 	for i, call := range calls {
-		if call.gas > 0 {
-			call.gas += GasBase
-		}
-		requests = append(requests, callRequest(call, block, &answers[i]))
+		requests = append(requests, aloneRequest(call, block, &answers[i]))
 	}
 	if err := c.round(ctx, op, requests); err != nil {
 		return nil, err
@@ -102,17 +122,33 @@ func (c *Chain) tryApart(ctx context.Context, op, block string, calls []call, al
 	}
 	outcomes := make([]outcome, len(calls))
 	for i, request := range requests[len(along):] {
-		if request.Error == nil {
-			outcomes[i] = outcome{ok: true, data: answers[i]}
-			continue
+		outcomes[i] = c.outcome(op, request.Error, answers[i])
+		if err := outcomes[i].trouble; err != nil && !calls[i].alone {
+			return nil, err
 		}
-		data, reverted := revertData(request.Error)
-		if !reverted {
-			return nil, c.fail(op, request.Error)
-		}
-		outcomes[i] = outcome{data: data}
 	}
 	return outcomes, nil
+}
+
+// aloneRequest is callRequest for a call that has a transaction's base gas to
+// itself.
+func aloneRequest(call call, block string, into *hexutil.Bytes) rpc.BatchElem {
+	if call.gas > 0 {
+		call.gas += GasBase
+	}
+	return callRequest(call, block, into)
+}
+
+// outcome reads the answer to an eth_call of its own.
+func (c *Chain) outcome(op string, refusal error, answer []byte) outcome {
+	if refusal == nil {
+		return outcome{ok: true, data: answer}
+	}
+	data, reverted := revertData(refusal)
+	if !reverted {
+		return outcome{trouble: c.fail(op, refusal)}
+	}
+	return outcome{data: data}
 }
 
 // callRequest makes an eth_call from the zero address, which needs no money
@@ -136,8 +172,7 @@ func revertData(err error) (data []byte, reverted bool) {
 	switch code := answer.ErrorCode(); {
 	case code == 3: // geth and those who follow it
 	case code == -32015: // OpenEthereum, Nethermind: VM execution error
-	case strings.Contains(text, "revert"), strings.Contains(text, "invalid opcode"),
-		strings.Contains(text, "invalid jump"), strings.Contains(text, "out of gas"):
+	case slices.ContainsFunc(halts, func(words string) bool { return strings.Contains(text, words) }):
 	default:
 		return nil, false
 	}
@@ -145,6 +180,15 @@ func revertData(err error) (data []byte, reverted bool) {
 		data = findHex(withData.ErrorData())
 	}
 	return data, true
+}
+
+// halts are the words of nodes for an execution that failed by itself, where
+// they have no code for it.
+var halts = []string{
+	"revert", "out of gas", "outofgas", "gas uint64 overflow",
+	"invalid opcode", "opcodenotfound", "invalidfeopcode", "invalid jump", "invalidjump",
+	"stack underflow", "stackunderflow", "stack limit reached", "stackoverflow",
+	"write protection", "return data out of bounds", "outofoffset", "max call depth",
 }
 
 // findHex takes the revert data out of the error data of a node: hex, hex

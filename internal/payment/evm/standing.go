@@ -23,7 +23,11 @@ import (
 // take. Any other failure is believed only when the permit fails alone as well,
 // with the gas of a transaction of its own, in a second round trip: an owner
 // with code can burn the gas of those behind it, and they must not be blamed.
-func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payment.Standing, error) {
+//
+// Owners are asked about their approvals in the same round trip. A settle that
+// works has to bring the recipient exactly the amount. That is seen only where
+// Multicall3 makes the calls in order.
+func (c *Chain) Standing(ctx context.Context, permits []payment.Permit, approvals ...payment.Approval) ([]payment.Standing, error) {
 	if len(permits) == 0 {
 		return nil, nil
 	}
@@ -39,9 +43,10 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payme
 			word:      plan.add(c.cfg.Permit2, packNonceBitmap(p)),
 		}
 	}
-	settles := make([]call, len(permits))
-	for i, p := range permits {
-		settles[i] = call{to: c.cfg.Proxy, data: packSettle(p), gas: c.cfg.GasPerSettle}
+	questions, trials := c.trials(plan.calls, permits)
+	asked := len(questions)
+	for i, approval := range approvals {
+		questions = append(questions, c.approvalCall(permits[i].From, approval))
 	}
 	codes := make(map[common.Address]*hexutil.Bytes)
 	// Asked in the same round trip, it says how far the node is that answers.
@@ -53,11 +58,10 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payme
 			along = append(along, codeRequest(p.From, codes[p.From]))
 		}
 	}
-	outcomes, inOrder, err := c.try(ctx, op, latest, append(plan.calls, settles...), along...)
+	outcomes, inOrder, err := c.try(ctx, op, latest, questions, along...)
 	if err != nil {
 		return nil, err
 	}
-	simulated := outcomes[len(plan.calls):]
 
 	// A call of an address without code succeeds: the proxy proves that it is there.
 	if err := c.checkProxy(outcomes[proxy]); err != nil {
@@ -75,17 +79,30 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payme
 		s.Balance, s.Allowance = amountOf(words[0]), amountOf(words[1])
 		s.Spent = bitmap(words[2]).spent(p.Nonce)
 		s.Code = len(*codes[p.From]) > 0
+		if s.Code && i < len(approvals) {
+			if s.Approved, err = approves(outcomes[asked+i]); err != nil {
+				return nil, err
+			}
+		}
 		s.Block = uint64(block)
 		obstacle := left.obstacle(p, *s, c.cfg.Permit2)
+		settled := outcomes[trials[i].settle]
 		switch {
-		case simulated[i].ok && (inOrder || obstacle == nil):
+		case settled.ok && inOrder:
+			known, failure := arrival(p, outcomes[trials[i].before], outcomes[trials[i].after])
+			if !known {
+				doubtful = append(doubtful, i)
+			}
+			s.Failure = failure
+			left.take(p)
+		case settled.ok && obstacle == nil:
 			left.take(p)
 		case obstacle != nil:
 			s.Failure = obstacle
 		case inOrder:
 			doubtful = append(doubtful, i)
 		default:
-			s.Failure = c.rejection(simulated[i].data, p)
+			s.Failure = c.rejection(settled.data, p)
 		}
 	}
 	if len(doubtful) == 0 {
@@ -93,7 +110,7 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit) ([]payme
 	}
 	alone := make([]call, len(doubtful))
 	for k, i := range doubtful {
-		alone[k] = settles[i]
+		alone[k] = questions[trials[i].settle]
 	}
 	confirmed, err := c.tryApart(ctx, op, latest, alone, nil)
 	if err != nil {

@@ -112,6 +112,51 @@ func TestStandingReasons(t *testing.T) {
 	}
 }
 
+// taxedToken gives everybody a million and allows everything. It moves what is
+// asked for less one unit.
+var taxedToken = common.FromHex("5f3560e01c" + "806323b872dd14603057" + "6370a0823114602057" + "5f195f5260205ff3" +
+	"5b6004355462" + "0f4240" + "015f5260205ff3" +
+	"5b60443560043554036004" + "3555" + "600160443503602435540160243555" + "60015f5260205ff3")
+
+// What arrives is looked at, for a token can take a fee and not say so.
+func TestStandingOfWhatArrives(t *testing.T) {
+	w := newWorld(t, nil, rich(t, 1), rich(t, 2))
+	token := deploy(t, w.dev, taxedToken)
+	good := func(n, nonce uint64, changes ...func(*payment.Permit)) payment.Permit {
+		return permit(t, payer(t, int64(n)), nonce, changes...)
+	}
+	taxed := func(p *payment.Permit) { p.Permitted.Token = token }
+	to := func(n int64) func(*payment.Permit) {
+		return func(p *payment.Permit) { p.Witness.To = addressOf(payer(t, n)) }
+	}
+	for _, test := range []struct {
+		name    string
+		permits []payment.Permit
+		want    []x402.Reason
+	}{
+		{"a fee", []payment.Permit{good(1, 1, taxed)}, []x402.Reason{x402.ReasonTransferNotExact}},
+		{"a fee on what the payer gets itself", []payment.Permit{good(1, 1, taxed, to(1))}, []x402.Reason{x402.ReasonTransferNotExact}},
+		{"to the payer itself", []payment.Permit{good(1, 1, to(1))}, []x402.Reason{""}},
+		{"a fee among others", []payment.Permit{good(1, 1), good(1, 2, taxed), good(2, 1), good(2, 2, taxed), good(1, 3)},
+			[]x402.Reason{"", x402.ReasonTransferNotExact, "", x402.ReasonTransferNotExact, ""}},
+		{"recipients that pay each other", []payment.Permit{good(1, 1, to(2)), good(2, 1, to(1)), good(1, 2, to(2)), good(1, 3, to(2))},
+			[]x402.Reason{"", "", "", ""}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := &world{T: t, dev: w.dev, chain: w.chain, wallet: w.wallet}
+			standings := w.standing(test.permits...)
+			if diff := cmp.Diff(test.want, reasons(standings)); diff != "" {
+				t.Errorf("reasons (-want +got):\n%s", diff)
+			}
+			for _, s := range standings {
+				if s.Failure != nil && !strings.Contains(s.Failure.Detail, "99 instead of 100") && !strings.Contains(s.Failure.Detail, "-1 instead of 0") {
+					t.Error(s.Failure)
+				}
+			}
+		})
+	}
+}
+
 func TestStandingFacts(t *testing.T) {
 	w := newWorld(t, nil, rich(t, 1))
 	w.settle(permit(t, payer(t, 1), 513))
@@ -257,7 +302,7 @@ func TestStandingOfTheStarved(t *testing.T) {
 			Success    bool   `json:"success"`
 			ReturnData []byte `json:"returnData"`
 		})
-		for i := range 3 {
+		for i := range 6 { // the last three payments, each with the balance of the recipient after it
 			results[len(results)-1-i].Success = false
 		}
 		packed, err := aggregate.Outputs.Pack(results)

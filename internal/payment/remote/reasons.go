@@ -94,6 +94,7 @@ var readings = map[string]reading{
 	"permit2_nonce_in_use":     {x402.ReasonOtherPayload, open},
 	"permit2_nonce_spent":      {x402.ReasonNonceSpent, open},
 	"permit2_deadline_too_far": {x402.ReasonDeadlineTooFar, refusal},
+	"transfer_not_exact":       {x402.ReasonTransferNotExact, refusal},
 }
 
 // read looks a facilitator's reason up. Some append a message after a colon. A

@@ -27,8 +27,9 @@ type Standings struct {
 var _ payment.Chain = Standings{}
 
 // Standing implements payment.Chain. The terms that the permits accepted are
-// written again from the permits: the verifier has found them equal.
-func (s Standings) Standing(ctx context.Context, permits []payment.Permit) ([]payment.Standing, error) {
+// written again from the permits: the verifier has found them equal. Whether an
+// owner has code and what it approves a facilitator does not tell.
+func (s Standings) Standing(ctx context.Context, permits []payment.Permit, _ ...payment.Approval) ([]payment.Standing, error) {
 	standings := make([]payment.Standing, len(permits))
 	for i, permit := range permits {
 		extra := s.Token

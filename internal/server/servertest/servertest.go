@@ -19,6 +19,7 @@ import (
 	"boxoffice"
 	"boxoffice/api/apitest"
 	"boxoffice/client"
+	"boxoffice/contracts"
 	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
 	"boxoffice/x402"
@@ -221,6 +222,28 @@ func (w *World) NewPayer() *ecdsa.PrivateKey {
 		w.t.Fatal(err)
 	}
 	return key
+}
+
+// NewContract deploys a contract wallet with tokens and a Permit2 allowance,
+// whose owner is key if its constructor asks for one.
+func (w *World) NewContract(contract *contracts.Contract, key *ecdsa.PrivateKey) common.Address {
+	w.t.Helper()
+	owner := crypto.PubkeyToAddress(key.PublicKey)
+	if err := w.Chain.Fund(w.t.Context(), owner, devchain.Ether(1), nil); err != nil {
+		w.t.Fatal(err)
+	}
+	var args []any
+	if len(contract.ABI.Constructor.Inputs) > 0 {
+		args = append(args, owner)
+	}
+	wallet, err := w.Chain.Deploy(w.t.Context(), key, contract, args...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.Chain.FundContract(w.t.Context(), key, wallet, big.NewInt(1e12)); err != nil {
+		w.t.Fatal(err)
+	}
+	return wallet
 }
 
 // NewKey returns a wallet that owns nothing.

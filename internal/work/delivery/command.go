@@ -19,16 +19,15 @@ import (
 	"boxoffice/internal/work"
 )
 
-// A Failure is what somebody else did wrong.
-type Failure = work.Refusal
+func failuref(format string, args ...any) error {
+	return &work.Failure{Text: fmt.Sprintf(format, args...)}
+}
 
-func failuref(format string, args ...any) error { return &Failure{Text: fmt.Sprintf(format, args...)} }
-
-// failed turns the error of a command into a Failure, unless the caller gave
+// failed turns the error of a command into a work.Failure, unless the caller gave
 // the command up.
 func failed(ctx context.Context, err error) error {
 	if command, ok := errors.AsType[*commandError](err); ok && ctx.Err() == nil {
-		return &Failure{Text: command.Error()}
+		return &work.Failure{Text: command.Error()}
 	}
 	return err
 }

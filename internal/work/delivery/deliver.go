@@ -31,7 +31,7 @@ func (g *Git) Deliver(ctx context.Context, job work.Job, dir string) (boxoffice.
 	if err == nil && job.Brief.RepoURL != "" {
 		pullRequest, err = g.publish(ctx, id, job, commit)
 	}
-	if failure, ok := errors.AsType[*Failure](err); ok {
+	if failure, ok := errors.AsType[*work.Failure](err); ok {
 		return boxoffice.Delivery{Failure: failure.Text}, nil
 	}
 	if err != nil {
@@ -138,7 +138,7 @@ func (g *Git) entries(ctx context.Context, repo, parent, dir string, root *os.Ro
 // publish pushes a commit to the requester's repository and returns the URL of
 // its pull request, or nil if none is to be opened.
 func (g *Git) publish(ctx context.Context, id boxoffice.UUID, job work.Job, commit string) (*string, error) {
-	to, err := g.remote(job.Brief.RepoURL)
+	to, err := g.hosts.remote(job.Brief.RepoURL)
 	if err != nil {
 		return nil, err
 	}

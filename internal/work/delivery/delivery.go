@@ -39,8 +39,7 @@ type Config struct {
 	Dir     string
 	BaseURL string // the service's public address, without a slash at its end
 
-	// AllowedHosts are the hosts that a requester's repoUrl may name, as they
-	// stand in an address: "git.example" or "git.example:8443". None allows
+	// AllowedHosts are the Hosts that a requester's repoUrl may name. None allows
 	// none. Only https reaches them, but for a loopback host that is listed.
 	AllowedHosts []string
 	// Credentials are sent to a host on a push, and never on a read: else a
@@ -85,9 +84,9 @@ const oldestGit = "2.35.2"
 // may use the same Dir.
 type Git struct {
 	config  Config
-	program string          // git's absolute path
-	author  string          // as a commit has it
-	hosts   map[string]bool // by hostName
+	program string // git's absolute path
+	author  string // as a commit has it
+	hosts   Hosts
 	secrets []string
 	reads   chan struct{}
 
@@ -116,15 +115,13 @@ func New(config Config) (*Git, error) {
 	if err != nil || author.Name == "" || strings.ContainsAny(author.Name+author.Address, "<>\n\r\x00") {
 		return nil, errors.New(`delivery: the author must be "Name <address>"`)
 	}
+	hosts, err := NewHosts(config.AllowedHosts)
+	if err != nil {
+		return nil, err
+	}
 	g := &Git{
 		config: config, author: author.Name + " <" + author.Address + ">",
-		hosts: make(map[string]bool), credentials: make(map[string]Credential), reads: make(chan struct{}, config.MaxReads),
-	}
-	for _, host := range config.AllowedHosts {
-		if !hostPattern.MatchString(host) {
-			return nil, fmt.Errorf("delivery: allowed host %q is not the host of an address", host)
-		}
-		g.hosts[hostName(host)] = true
+		hosts: hosts, credentials: make(map[string]Credential), reads: make(chan struct{}, config.MaxReads),
 	}
 	for host, credential := range config.Credentials {
 		if !g.hosts[hostName(host)] {

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"fmt"
 	"net"
 	"net/url"
 	"regexp"
@@ -27,8 +28,31 @@ type remote struct {
 	protocols string
 }
 
-// remote checks the address that a requester named. Its error is a *Failure.
-func (g *Git) remote(address string) (remote, error) {
+// Hosts are those that a requester's repoUrl may name, as they stand in an
+// address: "git.example" or "git.example:8443"; by their hostName.
+type Hosts map[string]bool
+
+// NewHosts reads a list of hosts.
+func NewHosts(list []string) (Hosts, error) {
+	hosts := Hosts{}
+	for _, host := range list {
+		if !hostPattern.MatchString(host) {
+			return nil, fmt.Errorf("delivery: allowed host %q is not the host of an address", host)
+		}
+		hosts[hostName(host)] = true
+	}
+	return hosts, nil
+}
+
+// Check says why nothing is delivered to an address. Its error is a
+// *work.Failure.
+func (h Hosts) Check(address string) error {
+	_, err := h.remote(address)
+	return err
+}
+
+// remote checks the address that a requester named.
+func (h Hosts) remote(address string) (remote, error) {
 	refuse := func(why string) (remote, error) {
 		return remote{}, failuref("repoUrl refused: %s", why)
 	}
@@ -52,7 +76,7 @@ func (g *Git) remote(address string) (remote, error) {
 	if u.Scheme == "https" {
 		host = hostName(host)
 	}
-	if !hostPattern.MatchString(host) || !g.hosts[host] {
+	if !hostPattern.MatchString(host) || !h[host] {
 		return refuse("this service does not deliver to that host")
 	}
 	path := u.EscapedPath()

@@ -219,7 +219,7 @@ func TestFailingRemotes(t *testing.T) {
 			if !strings.HasPrefix(failure, "git push ") {
 				t.Errorf("failure %q does not begin with the command", failure)
 			}
-			if failure, ok := errors.AsType[*delivery.Failure](func() error {
+			if failure, ok := errors.AsType[*work.Failure](func() error {
 				_, err := h.Workspace(t.Context(), newJob(func(j *work.Job) { j.Brief.RepoURL = address }))
 				return err
 			}()); !ok {
@@ -270,7 +270,7 @@ func TestRepositoryBeyondTheLimits(t *testing.T) {
 		address := f.create(t, name, files)
 		h := open(t, func(c *delivery.Config) { c.AllowedHosts = []string{f.host()} })
 		_, err := h.Workspace(t.Context(), newJob(func(j *work.Job) { j.Brief.RepoURL = address }))
-		if _, ok := errors.AsType[*delivery.Failure](err); !ok {
+		if _, ok := errors.AsType[*work.Failure](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -334,7 +334,7 @@ func TestHostileAddresses(t *testing.T) {
 		}
 		job := newJob(func(j *work.Job) { j.Brief.RepoURL = address })
 		_, err = h.Workspace(t.Context(), job)
-		if failure, ok := errors.AsType[*delivery.Failure](err); !ok || !strings.HasPrefix(failure.Text, "repoUrl refused") {
+		if failure, ok := errors.AsType[*work.Failure](err); !ok || !strings.HasPrefix(failure.Text, "repoUrl refused") {
 			t.Errorf("%q: %v", address, err)
 		}
 		if after, _ := os.ReadDir(h.dir + "/repos"); len(after) != len(before) {
@@ -363,7 +363,7 @@ func TestAllowedHostWithItsPort(t *testing.T) {
 	for _, address := range []string{"https://127.0.0.1/r.git", "https://127.0.0.1:443/r.git"} {
 		job := newJob(func(j *work.Job) { j.Brief.RepoURL = address })
 		_, err := h.Workspace(t.Context(), job)
-		failure, ok := errors.AsType[*delivery.Failure](err)
+		failure, ok := errors.AsType[*work.Failure](err)
 		if !ok || !strings.HasPrefix(failure.Text, "git ls-remote") { // it was asked
 			t.Errorf("%s: %v", address, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,12 +42,13 @@ const (
 func (g *Git) Handler(jobs Jobs) http.Handler {
 	s := &server{git: g, jobs: jobs}
 	if base, err := url.Parse(g.config.BaseURL); err == nil {
-		s.origin = base.Scheme + "://" + base.Host
+		implied := map[string]string{"http": ":80", "https": ":443"}[base.Scheme]
+		s.origin = base.Scheme + "://" + strings.TrimSuffix(strings.ToLower(base.Host), implied)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /git/{repo}/info/refs", s.protected(s.advertise))
-	mux.HandleFunc("POST /git/{repo}/"+uploadPack, s.protected(s.upload))
-	mux.HandleFunc("POST /git/{repo}/"+receivePack, s.protected(func(w http.ResponseWriter, _ *http.Request, _ string) {
+	mux.HandleFunc("/git/{repo}/info/refs", s.protected("GET, HEAD, OPTIONS", s.advertise))
+	mux.HandleFunc("/git/{repo}/"+uploadPack, s.protected("OPTIONS, POST", s.upload))
+	mux.HandleFunc("/git/{repo}/"+receivePack, s.protected("OPTIONS, POST", func(w http.ResponseWriter, _ *http.Request, _ string) {
 		refuse(w, http.StatusForbidden, "this repository is read-only")
 	}))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { nothingHere(w) })
@@ -68,15 +70,24 @@ func nothingHere(w http.ResponseWriter) {
 	refuse(w, http.StatusNotFound, "there is no such repository, or it belongs to another token")
 }
 
-// protected finds the repository that a requester may read. A browser's page of
-// another origin may read none (spec.md §5.7).
-func (s *server) protected(next func(w http.ResponseWriter, r *http.Request, repo string)) http.HandlerFunc {
+// protected finds the repository that a requester may read, for the methods that
+// are allowed. A browser's page of another origin may read none (spec.md §5.7).
+func (s *server) protected(allow string, next func(w http.ResponseWriter, r *http.Request, repo string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for _, origin := range r.Header.Values("Origin") {
 			if origin != s.origin {
 				refuse(w, http.StatusForbidden, "the Origin header differs from the origin of this service")
 				return
 			}
+		}
+		if r.Method == http.MethodOptions || !slices.Contains(strings.Split(allow, ", "), r.Method) {
+			w.Header().Set("Allow", allow)
+			if r.Method == http.MethodOptions {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			refuse(w, http.StatusMethodNotAllowed, "this address takes "+allow)
+			return
 		}
 		token, err := tokenOf(r)
 		if err != nil {

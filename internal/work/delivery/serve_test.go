@@ -173,7 +173,12 @@ func TestRequests(t *testing.T) {
 		{name: "a bomb", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload, "Content-Encoding": "gzip"}, body: pack(strings.Repeat("0", 64<<20)), want: 413},
 		{name: "too large", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload}, body: strings.Repeat("0", 3<<20), want: 413},
 		{name: "of another type", method: "POST", path: s.path() + "/git-upload-pack", body: flush, want: 415},
-		{name: "another method", method: "PUT", path: s.path() + "/info/refs?service=git-upload-pack", want: 404},
+		{name: "another method", method: "PUT", path: s.path() + "/info/refs?service=git-upload-pack", want: 405},
+		{name: "to read what is posted to", path: s.path() + "/git-upload-pack", want: 405},
+		{name: "which methods", method: "OPTIONS", path: s.path() + "/info/refs", user: "-", want: 204},
+		{name: "which methods, to post", method: "OPTIONS", path: s.path() + "/git-upload-pack", user: "-", want: 204},
+		{name: "another page's browser asks first", method: "OPTIONS", path: s.path() + "/info/refs", user: "-", header: map[string]string{"Origin": "https://evil.example"}, want: 403},
+		{name: "references, without a body", method: "HEAD", path: s.path() + "/info/refs?service=git-upload-pack", want: 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.method == "" {
@@ -205,10 +210,38 @@ func TestRequests(t *testing.T) {
 			if asks := strings.HasPrefix(answer.Header.Get("WWW-Authenticate"), "Basic "); asks != (test.want == 401) {
 				t.Errorf("WWW-Authenticate %q", answer.Header.Get("WWW-Authenticate"))
 			}
+			if allow := answer.Header.Get("Allow"); strings.Contains(allow, "OPTIONS") != (test.want == 405 || test.want == 204) {
+				t.Errorf("Allow %q", allow)
+			}
 			if strings.Contains(string(text), s.dir) {
 				t.Errorf("the answer shows a folder: %s", text)
 			}
 		})
+	}
+}
+
+// A browser writes an origin in lowercase and without the port of its scheme.
+func TestOriginAsBrowsersWriteIt(t *testing.T) {
+	for base, origin := range map[string]string{
+		"https://Boxoffice.Example:443": "https://boxoffice.example",
+		"http://boxoffice.example:80/x": "http://boxoffice.example",
+		"http://127.0.0.1:8402":         "http://127.0.0.1:8402",
+	} {
+		s := openShop(t, func(c *delivery.Config) { c.BaseURL = base })
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+s.path()+"/info/refs?service=git-upload-pack", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.SetBasicAuth("x", s.token.Reveal())
+		r.Header.Set("Origin", origin)
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("at %s, %s is answered %d", base, origin, answer.StatusCode)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ const branch = "refs/heads/main"
 // so the agent sees history and may commit; that .git knows neither our
 // repository nor the requester's, and nothing of ours reads its configuration.
 //
-// The error is a *Failure if the requester's repository may not be or cannot be
+// The error is a *work.Failure if the requester's repository may not be or cannot be
 // reached; any other is a fault of this service.
 func (g *Git) Workspace(ctx context.Context, job work.Job) (string, error) {
 	id, err := boxoffice.ParseUUID(string(job.ID))
@@ -122,7 +122,7 @@ func (g *Git) fillRepo(ctx context.Context, job work.Job, repo string) error {
 // enough to build on and to push from, so history is left where it is. It
 // reports false if the repository is empty.
 func (g *Git) fetch(ctx context.Context, address, repo string) (bool, error) {
-	from, err := g.remote(address)
+	from, err := g.hosts.remote(address)
 	if err != nil {
 		return false, err
 	}
@@ -153,7 +153,7 @@ func (g *Git) fillWorkspace(ctx context.Context, id boxoffice.UUID, folder strin
 }
 
 // tree returns the paths of a commit, each submodule's with the commit that it
-// names, or a *Failure if they exceed the limits.
+// names, or a *work.Failure if they exceed the limits.
 func (g *Git) tree(ctx context.Context, repo, commit string) (map[string]string, error) {
 	reader, writer := io.Pipe()
 	paths, counted := make(map[string]string), make(chan error, 1)

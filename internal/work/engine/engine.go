@@ -57,7 +57,9 @@ type Schedules interface {
 
 // Deliverer keeps the workspaces of jobs and delivers what is in them.
 type Deliverer interface {
-	// Workspace returns the folder in which the nodes of a job run.
+	// Workspace returns the folder in which the nodes of a job run. A
+	// *work.Failure says what the requester's side did wrong; any other error is
+	// a fault of ours.
 	Workspace(ctx context.Context, job work.Job) (string, error)
 	// Deliver delivers the workspace. What the requester's side did wrong is in
 	// the delivery; an error is a fault of ours.

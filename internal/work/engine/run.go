@@ -94,7 +94,7 @@ func (e *Engine[TTx]) run(ctx context.Context, a work.Assignment) work.Result {
 	default:
 		workspace, err := e.Deliverer.Workspace(ctx, a.Job)
 		if err != nil {
-			return e.nowhere(ctx, a, err)
+			return e.ours(ctx, a, fmt.Errorf("workspace: %w", err))
 		}
 		return e.ask(ctx, a, a.Node.Template, workspace, nodeTask(a))
 	}
@@ -103,7 +103,7 @@ func (e *Engine[TTx]) run(ctx context.Context, a work.Assignment) work.Result {
 func (e *Engine[TTx]) deliver(ctx context.Context, a work.Assignment) work.Result {
 	workspace, err := e.Deliverer.Workspace(ctx, a.Job)
 	if err != nil {
-		return e.nowhere(ctx, a, err)
+		return e.ours(ctx, a, fmt.Errorf("workspace: %w", err))
 	}
 	delivery, err := e.Deliverer.Deliver(ctx, a.Job, workspace)
 	if err != nil {
@@ -150,21 +150,16 @@ func (e *Engine[TTx]) result(ctx context.Context, a work.Assignment, report agen
 }
 
 // ours is what becomes of a run that this service failed, or that it stopped.
+// The requester reads the reason only if it was his side that failed.
 func (e *Engine[TTx]) ours(ctx context.Context, a work.Assignment, err error) work.Result {
 	if ctx.Err() != nil {
 		return work.Result{Verdict: work.Abandoned}
 	}
+	if failure, theirs := errors.AsType[*work.Failure](err); theirs {
+		return e.failed(a.Node.Kind, a.Node.Failures, true, failure.Text, 0)
+	}
 	e.Log.ErrorContext(ctx, "a run could not be done", "work", a.Work, "node", a.Node.ID, "err", err)
 	return e.failed(work.NodeAgent, a.Node.Failures, true, "the service could not run it", 0)
-}
-
-// nowhere is what becomes of a run that has no workspace: what it should start
-// from may not be reached, which the requester is told, or the fault is ours.
-func (e *Engine[TTx]) nowhere(ctx context.Context, a work.Assignment, err error) work.Result {
-	if refusal, ok := errors.AsType[*work.Refusal](err); ok && ctx.Err() == nil {
-		return e.failed(work.NodeAgent, a.Node.Failures, true, refusal.Text, 0)
-	}
-	return e.ours(ctx, a, fmt.Errorf("workspace: %w", err))
 }
 
 // failed decides whether a node that failed is tried again. A member of a panel

@@ -1,0 +1,154 @@
+package evm_test
+
+import (
+	"encoding/json"
+	"math/big"
+	"strings"
+	"testing"
+
+	"boxoffice"
+	"boxoffice/contracts"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/payment"
+	"boxoffice/internal/payment/evm"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+)
+
+// approving makes a test's wallet on the chain, with money.
+func approving(t *testing.T, dev *devchain.Chain, contract *contracts.Contract, args ...any) common.Address {
+	t.Helper()
+	at, err := dev.Deploy(t.Context(), devchain.PayerKey(), contract, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.FundContract(t.Context(), devchain.PayerKey(), at, big.NewInt(1000)); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func ownedBy(owner common.Address) func(*payment.Permit) {
+	return func(p *payment.Permit) { p.From = owner }
+}
+
+var bothWays = map[string]common.Address{"in one call": x402.Multicall3, "apart": noCode}
+
+// A wallet is asked about an approval within the round trip of its standing.
+// Only the magic value, in one word and within the gas of a payment, is a yes.
+// Nothing that it does is an error, or says anything of its permit.
+func TestApprovalOfHostileWallets(t *testing.T) {
+	dev := startChain(t)
+	key := devchain.PayerKey()
+	wallet := approving(t, dev, contracts.HostileWallet())
+	yes := map[uint8]bool{contracts.Accept: true, contracts.AcceptUnpaid: true}
+	for name, multicall := range bothWays {
+		t.Run(name, func(t *testing.T) {
+			tap := newTap(t, dev)
+			chain := dial(t, dev, func(cfg *evm.Config) { tap.through(cfg); cfg.Multicall3, cfg.GasPerSettle = multicall, 200_000 })
+			if _, err := chain.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			tap.answer = func(_ string, params []json.RawMessage) any {
+				if asks(params, wallet) && !strings.Contains(string(params[0]), `"gas":"`+hexutil.EncodeUint64(200_000+evm.GasBase)) {
+					return &refusal{Code: -32000, Message: "the wallet is given other gas than a payment"}
+				}
+				return nil
+			}
+			for answer := contracts.Accept; answer <= contracts.AcceptUnpaid; answer++ {
+				data, err := contracts.HostileWallet().ABI.Pack("answer", contracts.Accept, answer)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := dev.Transact(t.Context(), key, wallet, nil, data); err != nil {
+					t.Fatal(err)
+				}
+				tap.trips.Store(0)
+				standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, key, 1, ownedBy(wallet))}, payment.Approval{})
+				if err != nil {
+					t.Fatalf("answer %d: %v", answer, err)
+				}
+				if s := standings[0]; s.Approved != yes[answer] || !s.Code || s.Failure != nil {
+					t.Errorf("answer %d: approved %t, code %t, %v", answer, s.Approved, s.Code, s.Failure)
+				}
+				if trips := tap.trips.Load(); trips != 1 {
+					t.Errorf("%d round trips", trips)
+				}
+			}
+		})
+	}
+}
+
+// The wallet is asked about the very digest and signature. An account without
+// code approves nothing.
+func TestApprovalOfOwners(t *testing.T) {
+	dev := startChain(t, rich(t, 1), rich(t, 2))
+	owner := payer(t, 1)
+	wallet := approving(t, dev, contracts.Wallet(), addressOf(devchain.PayerKey()))
+	if err := dev.Delegate(t.Context(), payer(t, 2), approving(t, dev, contracts.Wallet(), addressOf(devchain.PayerKey()))); err != nil {
+		t.Fatal(err)
+	}
+	digest := [32]byte{1, 2, 3}
+	sign := func(digest [32]byte, n int64) payment.Approval {
+		key := devchain.PayerKey()
+		if n > 0 {
+			key = payer(t, n)
+		}
+		signature, err := x402.Sign(digest, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return payment.Approval{Digest: [32]byte{1, 2, 3}, Signature: boxoffice.Signature(signature)}
+	}
+	for name, multicall := range bothWays {
+		chain := dial(t, dev, func(cfg *evm.Config) { cfg.Multicall3 = multicall })
+		for what, test := range map[string]struct {
+			owner    common.Address
+			approval payment.Approval
+			want     bool
+		}{
+			"by its owner":             {wallet, sign(digest, 0), true},
+			"by another":               {wallet, sign(digest, 1), false},
+			"over other data":          {wallet, sign([32]byte{9}, 0), false},
+			"by the account's key":     {addressOf(payer(t, 2)), sign(digest, 2), true},
+			"by another's key":         {addressOf(payer(t, 2)), sign(digest, 1), false},
+			"of an owner without code": {addressOf(owner), sign(digest, 1), false},
+			"of the chain's own":       {common.Address{19: 9}, sign(digest, 1), false}, // it fails in words of its own
+		} {
+			standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, owner, 1, ownedBy(test.owner))}, test.approval)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if standings[0].Approved != test.want {
+				t.Errorf("%s, %s: %t", name, what, standings[0].Approved)
+			}
+		}
+	}
+}
+
+// asks reports whether a request is a call of the wallet.
+func asks(params []json.RawMessage, wallet common.Address) bool {
+	return len(params) > 0 && strings.Contains(string(params[0]), `"to":"`+strings.ToLower(wallet.Hex()))
+}
+
+// A node that does not answer about an approval says nothing of it.
+func TestApprovalUnanswered(t *testing.T) {
+	dev := startChain(t)
+	wallet := approving(t, dev, contracts.HostileWallet())
+	for name, multicall := range bothWays {
+		tap := newTap(t, dev)
+		tap.answer = func(_ string, params []json.RawMessage) any {
+			if asks(params, wallet) {
+				return &refusal{Code: -32005, Message: "limit exceeded"}
+			}
+			return nil
+		}
+		chain := dial(t, dev, func(cfg *evm.Config) { tap.through(cfg); cfg.Multicall3 = multicall })
+		permits := []payment.Permit{permit(t, devchain.PayerKey(), 1, ownedBy(wallet))}
+		if standings, err := chain.Standing(t.Context(), permits, payment.Approval{}); err == nil {
+			t.Errorf("%s: %+v", name, standings)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package payment_test
+
+import (
+	"fmt"
+	"math/big"
+	"testing"
+
+	"boxoffice"
+	"boxoffice/contracts"
+	"boxoffice/internal/devchain"
+	"boxoffice/internal/payment"
+	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// wallet1271 deploys a contract wallet whose owner is a payer's key, with money.
+func (w *world) wallet1271(owner int) common.Address {
+	w.Helper()
+	at, err := w.dev.Deploy(w.Context(), key(w, owner), contracts.Wallet(), addressOf(key(w, owner)))
+	w.must(err)
+	w.must(w.dev.FundContract(w.Context(), key(w, owner), at, big.NewInt(wealth)))
+	return at
+}
+
+// hostile deploys a wallet that accepts everything until it is told otherwise.
+func (w *world) hostile() common.Address {
+	w.Helper()
+	at, err := w.dev.Deploy(w.Context(), devchain.PayerKey(), contracts.HostileWallet())
+	w.must(err)
+	w.must(w.dev.FundContract(w.Context(), devchain.PayerKey(), at, big.NewInt(wealth)))
+	return at
+}
+
+func (w *world) tell(hostile common.Address, answer uint8) {
+	w.Helper()
+	w.call(devchain.PayerKey(), hostile, contracts.HostileWallet(), "answer", answer, contracts.Accept)
+}
+
+func from(owner common.Address) func(*payment.Permit) {
+	return func(p *payment.Permit) { p.From = owner }
+}
+
+// A contract wallet and an account with a delegate settle, each alone, beside
+// those who go together.
+func TestWalletsWithCodeSettle(t *testing.T) {
+	w := newWorld(t)
+	wallet := w.wallet1271(1)
+	w.must(w.dev.Delegate(t.Context(), key(t, 2), wallet))
+	contract, delegated := w.pay(1, 1, from(wallet)), w.pay(2, 1)
+	plain := []payment.Intent{w.pay(3, 1), w.pay(4, 1)}
+	w.round()
+	var sizes []int
+	for _, slot := range w.slots() {
+		sizes = append(sizes, len(slot.Intents))
+	}
+	if len(sizes) != 3 || sizes[0] != 2 || sizes[1] != 1 || sizes[2] != 1 {
+		t.Errorf("slots of %v payments", sizes)
+	}
+	w.mine()
+	w.round()
+	for _, intent := range append(plain, contract, delegated) {
+		w.want(intent, boxoffice.Paid, "")
+	}
+	w.audit()
+}
+
+// A wallet that changes its mind fails its own payment, not finally: when it
+// changes it again and a stranger settles, that is a payment.
+func TestWalletChangesItsMind(t *testing.T) {
+	w := newWorld(t)
+	wallet := w.hostile()
+	fickle, neighbour := w.pay(1, 1, from(wallet)), w.pay(2, 1)
+	w.tell(wallet, contracts.Refuse)
+	w.round()
+	w.mine()
+	w.round()
+	w.want(neighbour, boxoffice.Paid, "")
+	if failed := w.want(fickle, boxoffice.PaymentFailed, x402.ReasonSignature); failed.Final {
+		t.Error("it is final, and the wallet may accept again")
+	}
+	w.tell(wallet, contracts.Accept)
+	w.settleAs(devchain.PayerKey(), fickle.Permit)
+	w.advance(w.config.RecheckEvery)
+	w.round()
+	w.want(fickle, boxoffice.Paid, "")
+	w.audit()
+}
+
+// After such a failure the same order takes another payment with the same
+// nonce, and is paid once.
+func TestWalletPaysAgain(t *testing.T) {
+	w := newWorld(t)
+	wallet := w.hostile()
+	failed := w.pay(1, 1, from(wallet))
+	w.tell(wallet, contracts.Refuse)
+	w.round()
+	w.want(failed, boxoffice.PaymentFailed, x402.ReasonSignature)
+	w.tell(wallet, contracts.Accept)
+	record := w.read(failed.OrderID)
+	again := w.intent(record, w.permit(1, 1, from(wallet), func(p *payment.Permit) { p.Deadline, _ = p.Deadline.Add(x402.NewUint256(1)) }))
+	w.must(w.store.BeginPayment(t.Context(), again, &failed.ID))
+	w.round()
+	w.mine()
+	w.round()
+	w.want(again, boxoffice.Paid, "")
+	if _, err := w.trySettle(devchain.PayerKey(), failed.Permit); err == nil {
+		t.Error("the first payment was settled too")
+	}
+	w.audit()
+}
+
+// Whatever its code does when it is asked, it fails its own payment alone, and
+// costs no gas.
+func TestHostileWalletsHarmNobody(t *testing.T) {
+	w := newWorld(t)
+	reasons := map[uint8]x402.Reason{
+		contracts.Refuse: x402.ReasonSignature, contracts.Revert: x402.ReasonSimulation, contracts.BurnGas: x402.ReasonSimulation,
+		contracts.InvalidOpcode: x402.ReasonSimulation, contracts.Nothing: x402.ReasonSimulation, contracts.Short: x402.ReasonSimulation,
+		contracts.Dirty: x402.ReasonSimulation, contracts.Flood: x402.ReasonSimulation,
+	}
+	failing, plain := map[uint8]payment.Intent{}, []payment.Intent(nil)
+	for answer := range reasons {
+		wallet := w.hostile()
+		failing[answer] = w.pay(1, 1, from(wallet))
+		plain = append(plain, w.pay(10+int(answer), 1))
+		w.tell(wallet, answer)
+	}
+	w.round()
+	w.mine()
+	w.round()
+	for _, intent := range plain {
+		w.want(intent, boxoffice.Paid, "")
+	}
+	for answer, reason := range reasons {
+		w.want(failing[answer], boxoffice.PaymentFailed, reason)
+	}
+	if n := w.transactions(); n != 1 {
+		t.Errorf("%d transactions", n)
+	}
+	w.audit()
+}
+
+// A wallet that accepts in simulations and refuses in blocks costs the gas of
+// the transactions that are on their way when that is seen, and no more however
+// many orders it pays for. Others are paid for meanwhile.
+func TestTwoFacedWallet(t *testing.T) {
+	for _, tries := range []int{1, 3} {
+		t.Run(fmt.Sprint(tries, " tries"), func(t *testing.T) { testTwoFaced(t, tries) })
+	}
+}
+
+func testTwoFaced(t *testing.T, tries int) {
+	w := newWorld(t, func(s *setup) { s.settler.MaxTries = tries })
+	wallet := w.hostile()
+	w.tell(wallet, contracts.AcceptUnpaid)
+	var intents []payment.Intent
+	for nonce := range uint64(10) {
+		intents = append(intents, w.pay(1, nonce, from(wallet)))
+	}
+	w.round()
+	if slots := w.slots(); len(slots) != 3 {
+		t.Fatalf("%d of 4 slots are taken; the last is for others", len(slots))
+	}
+	plain := w.pay(2, 1)
+	w.round()
+	w.mine()
+	w.round()
+	w.want(plain, boxoffice.Paid, "")
+	intents = append(intents, w.pay(1, 11, from(wallet)))
+	w.finish()
+	for _, intent := range intents {
+		w.want(intent, boxoffice.PaymentFailed, x402.ReasonTransactionFailed)
+	}
+	if n := w.transactions(); n != 4 {
+		t.Errorf("%d transactions", n)
+	}
+	w.audit()
+
+	// It is believed again after a while.
+	w.tell(wallet, contracts.Accept)
+	w.advance(61 * 60e9)
+	w.mine()
+	honest := w.pay(1, 20, from(wallet))
+	w.finish()
+	w.want(honest, boxoffice.Paid, "")
+	w.audit()
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"boxoffice/contracts"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+)
+
+var anvilFolder = filepath.Join("interop", "anvil")
+
+// anvil is a running Anvil with the code that Permit2 and Multicall3 have on
+// live chains, and with our proxy. It mines every transaction at once until it
+// is told otherwise.
+type anvil struct {
+	*ethclient.Client
+	version  string
+	plain    string // what its plain token is
+	url      string
+	keys     []*ecdsa.PrivateKey // of accounts that hold native coin and that the node signs for
+	creation map[string]hexutil.Bytes
+	boxed    string // the boxoffice program
+	services int    // started so far
+	folder   string
+
+	command *exec.Cmd
+	drained chan struct{} // closed when the node's output has ended
+}
+
+// onAnvil proves every row about Anvil on one node.
+func onAnvil(ctx context.Context, _ *demo) (rows []row, err error) {
+	a, err := startAnvil(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, a.end()) }()
+	for _, prove := range []func(context.Context) ([]row, error){a.tokens, a.gas, a.faults} {
+		more, err := prove(ctx)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+// The accounts: one deploys, each service has a settlement key of its own, the
+// rest pays.
+const (
+	deployer    = 0
+	settlers    = 30
+	firstPayer  = 1 + settlers
+	manyPayers  = 60
+	allAccounts = firstPayer + manyPayers
+)
+
+// startAnvil starts Anvil on a free port and builds what runs against it.
+func startAnvil(ctx context.Context) (_ *anvil, err error) {
+	a := &anvil{drained: make(chan struct{})}
+	if a.folder, err = os.MkdirTemp("", "boxoffice-anvil-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.end())
+		}
+	}()
+	a.boxed = filepath.Join(a.folder, "boxoffice")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", a.boxed, "./cmd/boxoffice").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building boxoffice: %w\n%s", err, out)
+	}
+	openZeppelin, err := pinned(anvilFolder, "@openzeppelin/contracts")
+	if err != nil {
+		return nil, err
+	}
+	a.plain = "OpenZeppelin " + openZeppelin + " ERC-20"
+	compile := exec.CommandContext(ctx, "node", filepath.Join(anvilFolder, "build.mjs"))
+	compile.Stderr = os.Stderr
+	compiled, err := compile.Output()
+	if err != nil {
+		return nil, fmt.Errorf("compiling the tokens: %w", err)
+	}
+	if err := json.Unmarshal(compiled, &a.creation); err != nil {
+		return nil, err
+	}
+	if err := a.start(ctx); err != nil {
+		return nil, err
+	}
+	return a, a.placeContracts(ctx)
+}
+
+func (a *anvil) start(ctx context.Context) error {
+	programs, err := filepath.Glob(filepath.Join(anvilFolder, "node_modules", "@foundry-rs", "anvil-*", "bin", "anvil*"))
+	if err != nil || len(programs) != 1 {
+		return fmt.Errorf("want one Anvil for this machine, found %q (%v)", programs, err)
+	}
+	accounts := filepath.Join(a.folder, "accounts.json")
+	a.command = exec.CommandContext(ctx, programs[0], "--host", "127.0.0.1", "--port", "0", "--chain-id", "31337",
+		"--accounts", fmt.Sprint(allAccounts), "--config-out", accounts)
+	a.command.Cancel = func() error { return a.command.Process.Signal(os.Interrupt) }
+	a.command.WaitDelay = 10 * time.Second
+	stdout, err := a.command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := a.command.Start(); err != nil {
+		return err
+	}
+	said := bufio.NewScanner(stdout)
+	for a.url == "" && said.Scan() {
+		if address, is := strings.CutPrefix(said.Text(), "Listening on "); is {
+			a.url = "http://" + address
+		}
+	}
+	go func() { // it tells of every request
+		_, _ = io.Copy(io.Discard, stdout)
+		close(a.drained)
+	}()
+	if a.url == "" {
+		return errors.New("anvil did not say where it listens")
+	}
+	if a.Client, err = ethclient.DialContext(ctx, a.url); err != nil {
+		return err
+	}
+	if err := a.call(ctx, &a.version, "web3_clientVersion"); err != nil {
+		return err
+	}
+	a.version = strings.ReplaceAll(a.version, "/v", " ")
+
+	document, err := os.ReadFile(accounts)
+	if err != nil {
+		return err
+	}
+	var config struct {
+		Keys []hexutil.Bytes `json:"private_keys"`
+	}
+	if err := json.Unmarshal(document, &config); err != nil {
+		return err
+	}
+	for _, secret := range config.Keys {
+		key, err := crypto.ToECDSA(secret)
+		if err != nil {
+			return err
+		}
+		a.keys = append(a.keys, key)
+	}
+	return nil
+}
+
+func (a *anvil) end() error {
+	var err error
+	if a.Client != nil {
+		a.Client.Close()
+	}
+	if a.command != nil && a.command.Process != nil {
+		err = a.command.Process.Signal(os.Interrupt)
+		<-a.drained
+		_ = a.command.Wait() // however it takes the interrupt
+	}
+	return errors.Join(err, os.RemoveAll(a.folder))
+}
+
+// call asks the node; nil is for an answer that does not matter.
+func (a *anvil) call(ctx context.Context, answer any, method string, params ...any) error {
+	if err := a.Client.Client().CallContext(ctx, answer, method, params...); err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	return nil
+}
+
+// mine makes so many blocks.
+func (a *anvil) mine(ctx context.Context, blocks int) error {
+	return a.call(ctx, nil, "anvil_mine", hexutil.Uint64(blocks))
+}
+
+// placeContracts puts the payment contracts where every chain has them. The
+// package with the code of Permit2 fills in the chain id itself.
+func (a *anvil) placeContracts(ctx context.Context) error {
+	deployed, err := a.deploy(ctx, "Deployed", nil)
+	if err != nil {
+		return err
+	}
+	text, err := abi.NewType("bytes", "", nil)
+	if err != nil {
+		return err
+	}
+	code := map[common.Address]hexutil.Bytes{contracts.ExactProxyAddress: contracts.ExactProxy().Runtime}
+	for method, at := range map[string]common.Address{"permit2()": contracts.Permit2Address, "multicall3()": contracts.Multicall3Address} {
+		answer, err := a.CallContract(ctx, ethereum.CallMsg{To: &deployed, Data: crypto.Keccak256([]byte(method))[:4]}, nil)
+		if err != nil {
+			return err
+		}
+		values, err := abi.Arguments{{Type: text}}.Unpack(answer)
+		if err != nil {
+			return err
+		}
+		code[at] = values[0].([]byte)
+	}
+	for at, runtime := range code {
+		if err := a.call(ctx, nil, "anvil_setCode", at, runtime); err != nil {
+			return err
+		}
+	}
+	// Live chains have had them for longer than a reorganisation is deep.
+	return a.mine(ctx, 40)
+}
+
+// deploy creates a contract of Tokens.sol. It needs automine.
+func (a *anvil) deploy(ctx context.Context, contract string, arguments []byte) (common.Address, error) {
+	receipt, err := a.send(ctx, deployer, map[string]any{"input": append(a.creation[contract], arguments...)})
+	if err != nil {
+		return common.Address{}, fmt.Errorf("deploying %s: %w", contract, err)
+	}
+	return receipt.ContractAddress, nil
+}
+
+// send sends a transaction of an account that the node signs for, and waits
+// until it is mined.
+func (a *anvil) send(ctx context.Context, account int, message map[string]any) (*types.Receipt, error) {
+	message["from"] = a.address(account)
+	receipt := new(types.Receipt)
+	err := a.call(ctx, receipt, "eth_sendTransactionSync", message)
+	if err == nil && receipt.Status != types.ReceiptStatusSuccessful {
+		err = fmt.Errorf("transaction %s reverted", receipt.TxHash)
+	}
+	return receipt, err
+}
+
+func (a *anvil) address(account int) common.Address {
+	return crypto.PubkeyToAddress(a.keys[account].PublicKey)
+}
+
+// token creates a token of Tokens.sol of which the first payers hold some and let
+// Permit2 move all.
+func (a *anvil) token(ctx context.Context, contract string, payers int) (common.Address, error) {
+	addresses, err := abi.NewType("address[]", "", nil)
+	if err != nil {
+		return common.Address{}, err
+	}
+	number, err := abi.NewType("uint256", "", nil)
+	if err != nil {
+		return common.Address{}, err
+	}
+	var holders []common.Address
+	for n := range payers {
+		holders = append(holders, a.address(firstPayer+n))
+	}
+	arguments, err := abi.Arguments{{Type: addresses}, {Type: number}}.Pack(holders, big.NewInt(holding))
+	if err != nil {
+		return common.Address{}, err
+	}
+	token, err := a.deploy(ctx, contract, arguments)
+	if err != nil {
+		return common.Address{}, err
+	}
+	approve := append(crypto.Keccak256([]byte("approve(address,uint256)"))[:4], common.LeftPadBytes(contracts.Permit2Address[:], 32)...)
+	approve = append(approve, common.MaxHash[:]...)
+	for n := range payers {
+		if _, err := a.send(ctx, firstPayer+n, map[string]any{"to": token, "input": hexutil.Bytes(approve)}); err != nil {
+			return common.Address{}, fmt.Errorf("%s: approve: %w", contract, err)
+		}
+	}
+	return token, nil
+}
+
+// received returns the token's Transfer logs to a recipient.
+func (a *anvil) received(ctx context.Context, token, payTo common.Address) ([]types.Log, error) {
+	return a.FilterLogs(ctx, ethereum.FilterQuery{
+		Addresses: []common.Address{token},
+		Topics:    [][]common.Hash{{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))}, nil, {common.BytesToHash(payTo[:])}},
+	})
+}

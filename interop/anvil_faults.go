@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"boxoffice"
+	"boxoffice/client"
+	"boxoffice/internal/server"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/params"
+)
+
+// fault is something that Anvil does to a payment while blocks are made by hand.
+type fault struct {
+	what, result string
+	change       func(*server.Config)
+	cause        func(ctx context.Context, s *service) error
+}
+
+const milliseconds = server.Duration(time.Millisecond)
+
+func confirmations(blocks uint64) func(*server.Config) {
+	return func(c *server.Config) { c.Chain.Confirmations = blocks }
+}
+
+// faults has a payment survive each fault.
+func (a *anvil) faults(ctx context.Context) (rows []row, err error) {
+	token, err := a.token(ctx, "PlainToken", 2)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range []fault{
+		{"the pool drops the transaction, then everything", "sent again, " + string(admitted), confirmations(2), dropped},
+		{"a reorganisation before the confirmations leaves it out", "sent again, " + string(admitted), confirmations(3), reorganised},
+		{"a reorganisation before the confirmations moves it to a later block", "followed there, " + string(admitted), confirmations(3), moved},
+		{"the chain is rolled back to before it", "sent again, " + string(admitted), confirmations(3), rolledBack},
+		{"a reorganisation deeper than the confirmations", "stays admitted, settled again, exactly one transfer", func(c *server.Config) {
+			c.Chain.Confirmations, c.Settlement.Recheck = 1, 100*milliseconds
+		}, takenBack},
+		{"the base fee rises to 20 times the offer", "replaced at a higher fee, " + string(admitted), func(c *server.Config) {
+			c.Settlement.BumpAfter = 200 * milliseconds
+		}, outbid},
+		{"the base fee rises above `max_fee_per_gas`", "no payment is taken (503) until it falls, then " + string(admitted) + " each", func(c *server.Config) {
+			c.Settlement.BumpAfter, c.Settlement.Recheck, c.Settlement.MaxFeePerGas = 200*milliseconds, 100*milliseconds, 50*params.GWei
+		}, unaffordable},
+	} {
+		err := a.byHand(ctx, func() error {
+			return a.serve(ctx, token, 18, f.change, func(s *service) error { return f.cause(ctx, s) })
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.what, err)
+		}
+		rows = append(rows, row{a.version, a.plain, f.what, f.result})
+	}
+	return rows, nil
+}
+
+// byHand makes no block but when told to, and returns to automine.
+func (a *anvil) byHand(ctx context.Context, do func() error) error {
+	if err := a.call(ctx, nil, "evm_setAutomine", false); err != nil {
+		return err
+	}
+	return errors.Join(a.setBaseFee(ctx, params.GWei), a.mine(ctx, 1), do(), a.everySecond(ctx, false))
+}
+
+func (a *anvil) setBaseFee(ctx context.Context, wei int64) error {
+	return a.call(ctx, nil, "anvil_setNextBlockBaseFeePerGas", (*hexutil.Big)(big.NewInt(wei)))
+}
+
+// sold is a purchase under way.
+type sold struct {
+	buyer  *client.Client
+	over   chan struct{} // closed when the rest is known
+	status boxoffice.Status
+	err    error
+}
+
+// start has a payer buy beside what the caller does.
+func (s *service) start(ctx context.Context, payer int) *sold {
+	buyer, err := s.buyer(payer)
+	if err != nil {
+		p := &sold{over: make(chan struct{}), err: err}
+		close(p.over)
+		return p
+	}
+	return buy(ctx, buyer)
+}
+
+func buy(ctx context.Context, buyer *client.Client) *sold {
+	p := &sold{buyer: buyer, over: make(chan struct{})}
+	go func() {
+		p.status, p.err = buyer.Buy(ctx, newPurchase())
+		close(p.over)
+	}()
+	return p
+}
+
+// finish makes blocks until the purchases are over, and proves them and those
+// that were finished before.
+func (s *service) finish(ctx context.Context, purchases ...*sold) error {
+	for _, p := range purchases {
+		err := await(ctx, "a purchase", func() (bool, error) {
+			select {
+			case <-p.over:
+				return true, p.err
+			default:
+				return false, s.mine(ctx, 1)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		s.finished = append(s.finished, p.status)
+	}
+	return s.prove(ctx, s.finished...)
+}
+
+// settlement is a transaction of the settlement wallet.
+type settlement struct {
+	Hash   common.Hash    `json:"hash"`
+	Block  *hexutil.Big   `json:"blockNumber"` // nil in the pool
+	FeeCap hexutil.Uint64 `json:"maxFeePerGas"`
+}
+
+// pooled waits for the wallet's next transaction to be in the pool, other than
+// the one of the given hash.
+func (s *service) pooled(ctx context.Context, other common.Hash) (found settlement, err error) {
+	next, err := s.NonceAt(ctx, s.wallet, nil)
+	if err != nil {
+		return found, err
+	}
+	err = await(ctx, "the settlement to be in the pool", func() (bool, error) {
+		found = settlement{}
+		err := s.call(ctx, &found, "eth_getTransactionBySenderAndNonce", s.wallet, hexutil.Uint64(next))
+		return found.Hash != common.Hash{} && found.Hash != other && found.Block == nil, err
+	})
+	return found, err
+}
+
+// mined makes blocks until the pool's settlement is in the newest.
+func (s *service) mined(ctx context.Context) (settlement, error) {
+	sent, err := s.pooled(ctx, common.Hash{})
+	if err != nil {
+		return sent, err
+	}
+	if err := s.mine(ctx, 1); err != nil {
+		return sent, err
+	}
+	receipt, err := s.TransactionReceipt(ctx, sent.Hash)
+	if err != nil {
+		return sent, err
+	}
+	head, err := s.BlockNumber(ctx)
+	if err == nil && receipt.BlockNumber.Uint64() != head {
+		err = fmt.Errorf("the settlement is in block %d, the newest is %d", receipt.BlockNumber, head)
+	}
+	return sent, err
+}
+
+func dropped(ctx context.Context, s *service) error {
+	purchase := s.start(ctx, 0)
+	sent, err := s.pooled(ctx, common.Hash{})
+	if err != nil {
+		return err
+	}
+	var gone *common.Hash
+	if err := s.call(ctx, &gone, "anvil_dropTransaction", sent.Hash); err != nil {
+		return err
+	}
+	if gone == nil || *gone != sent.Hash {
+		return fmt.Errorf("anvil dropped %v", gone)
+	}
+	if _, err := s.pooled(ctx, common.Hash{}); err != nil {
+		return err
+	}
+	if err := s.call(ctx, nil, "anvil_dropAllTransactions"); err != nil {
+		return err
+	}
+	again, err := s.pooled(ctx, common.Hash{})
+	if err != nil || again.Hash != sent.Hash {
+		return fmt.Errorf("sent %s, then %s (%v)", sent.Hash, again.Hash, err)
+	}
+	return s.finish(ctx, purchase)
+}
+
+func reorganised(ctx context.Context, s *service) error {
+	purchase := s.start(ctx, 0)
+	sent, err := s.mined(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.call(ctx, nil, "anvil_reorg", 1, []any{}); err != nil {
+		return err
+	}
+	if err := s.gone(ctx, sent.Hash); err != nil {
+		return err
+	}
+	return s.finish(ctx, purchase)
+}
+
+func moved(ctx context.Context, s *service) error {
+	purchase := s.start(ctx, 0)
+	sent, err := s.mined(ctx)
+	if err != nil {
+		return err
+	}
+	var raw hexutil.Bytes
+	if err := s.call(ctx, &raw, "eth_getRawTransactionByHash", sent.Hash); err != nil {
+		return err
+	}
+	before, err := s.TransactionReceipt(ctx, sent.Hash)
+	if err != nil {
+		return err
+	}
+	later := []any{raw, 1} // into the second of the new blocks
+	if err := errors.Join(s.mine(ctx, 1), s.call(ctx, nil, "anvil_reorg", 2, []any{later})); err != nil {
+		return err
+	}
+	after, err := s.TransactionReceipt(ctx, sent.Hash)
+	if err != nil {
+		return err
+	}
+	if after.BlockNumber.Cmp(before.BlockNumber) <= 0 {
+		return fmt.Errorf("the settlement went from block %d to %d", before.BlockNumber, after.BlockNumber)
+	}
+	return s.finish(ctx, purchase)
+}
+
+func rolledBack(ctx context.Context, s *service) error {
+	purchase := s.start(ctx, 0)
+	sent, err := s.mined(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.call(ctx, nil, "anvil_rollback", 1); err != nil {
+		return err
+	}
+	if err := s.gone(ctx, sent.Hash); err != nil {
+		return err
+	}
+	return s.finish(ctx, purchase)
+}
+
+// gone makes sure that the chain has no transfer to the recipient.
+func (s *service) gone(ctx context.Context, tx common.Hash) error {
+	logs, err := s.received(ctx, s.token, s.payTo)
+	if err == nil && len(logs) > 0 {
+		err = fmt.Errorf("the transfer of %s is still there", tx)
+	}
+	return err
+}
+
+func takenBack(ctx context.Context, s *service) error {
+	purchase := s.start(ctx, 0)
+	sent, err := s.mined(ctx)
+	if err != nil {
+		return err
+	}
+	if <-purchase.over; purchase.err != nil {
+		return purchase.err
+	}
+	if err := s.call(ctx, nil, "anvil_reorg", 1, []any{}); err != nil {
+		return err
+	}
+	if err := s.gone(ctx, sent.Hash); err != nil {
+		return err
+	}
+	return await(ctx, "the order to be where its transfer is again", func() (bool, error) {
+		if err := s.mine(ctx, 1); err != nil {
+			return false, err
+		}
+		if logs, err := s.received(ctx, s.token, s.payTo); err != nil || len(logs) == 0 {
+			return false, err
+		}
+		status, err := purchase.buyer.Status(ctx, purchase.status.Order.ID)
+		if err != nil || status.Status != boxoffice.Admitted {
+			return false, fmt.Errorf("the order is %q (%w)", status.Status, err)
+		}
+		return s.prove(ctx, status) == nil, nil
+	})
+}
+
+func outbid(ctx context.Context, s *service) error {
+	purchase := s.start(ctx, 0)
+	sent, err := s.spike(ctx, 20)
+	if err != nil {
+		return err
+	}
+	if _, err := s.pooled(ctx, sent.Hash); err != nil {
+		return err
+	}
+	return s.finish(ctx, purchase)
+}
+
+// spike waits for the settlement and makes a block whose base fee is a multiple
+// of its offer.
+func (s *service) spike(ctx context.Context, times int64) (settlement, error) {
+	sent, err := s.pooled(ctx, common.Hash{})
+	if err != nil {
+		return sent, err
+	}
+	return sent, errors.Join(s.setBaseFee(ctx, times*int64(sent.FeeCap)), s.mine(ctx, 1), s.gone(ctx, sent.Hash))
+}
+
+func unaffordable(ctx context.Context, s *service) error {
+	first := s.start(ctx, 0)
+	if _, err := s.spike(ctx, 100); err != nil {
+		return err
+	}
+	if err := s.logged(ctx, "the settlement wallet cannot settle"); err != nil {
+		return err
+	}
+	_, err := s.buy(ctx, 1)
+	if answer, is := errors.AsType[*client.ResponseError](err); !is || answer.Problem == nil || answer.Problem.Code != boxoffice.TemporarilyUnavailable {
+		return fmt.Errorf("want no payment taken, got: %w", err)
+	}
+	if err := errors.Join(s.setBaseFee(ctx, params.GWei), s.mine(ctx, 1)); err != nil {
+		return err
+	}
+	if err := s.logged(ctx, "the settlement wallet can settle again"); err != nil {
+		return err
+	}
+	return s.finish(ctx, first, s.start(ctx, 1))
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// contact has the tools that everybody has meet the service, without a word of
+// x402.
+func contact(ctx context.Context, d *demo) (rows []row, err error) {
+	for _, part := range []part{curls, browse, clones, proxied} {
+		more, err := part(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+func newToken() string {
+	var token [32]byte
+	rand.Read(token[:])
+	return hex.EncodeToString(token[:])
+}
+
+var browserFolder = filepath.Join("interop", "browser")
+
+// browse drives a real browser; what it looks at is in visit.mjs.
+func browse(ctx context.Context, d *demo) ([]row, error) {
+	version, err := pinned(browserFolder, "playwright-core")
+	if err != nil {
+		return nil, err
+	}
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, fmt.Errorf("the browser is Debian's package chromium: %w", err)
+	}
+	visit := exec.CommandContext(ctx, "node", filepath.Join(browserFolder, "visit.mjs"))
+	visit.Env = append(os.Environ(), "BOXOFFICE_URL="+d.BaseURL, "CHROMIUM="+program)
+	if out, err := visit.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("the browser: %w\n%s", err, out)
+	}
+	name := "Chromium, playwright-core " + version
+	return []row{
+		{name, "a person opens the root and follows its links", "sees what is sold, then both free documents; no script, nothing blocked, no other host asked"},
+		{name, "a script of the service's own origin", "quotes and reads with its token"},
+		{name, "a script and a form of another origin", "read the two free documents; all else is refused"},
+	}, nil
+}
+
+// clones fetches with git what a bought job delivered.
+func clones(ctx context.Context, d *demo) ([]row, error) {
+	if err := clone(ctx, d, ""); err != nil {
+		return nil, err
+	}
+	return []row{
+		{"git", "clone of what a bought job delivered, the token as the password", "the delivered commit, which fsck finds whole"},
+		{"git", "the same with another token", "not found"},
+	}, nil
+}
+
+// clone buys a job, waits for its delivery and clones that, from another address
+// than the one it names if there is a proxy.
+func clone(ctx context.Context, d *demo, proxy string) error {
+	token := newToken()
+	delivered, err := buyDelivery(ctx, d, token)
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp(d.folder, "clone-")
+	if err != nil {
+		return err
+	}
+	git := func(args ...string) (string, error) {
+		c := exec.CommandContext(ctx, "git", args...)
+		c.Dir = folder
+		c.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+		out, err := c.CombinedOutput()
+		return strings.TrimSpace(strings.ReplaceAll(string(out), token, "…")), err
+	}
+	address := func(token string) string {
+		path := strings.TrimPrefix(delivered.RepoURL, d.BaseURL)
+		return strings.Replace(cmp.Or(proxy, d.BaseURL), "://", "://x:"+token+"@", 1) + path
+	}
+	if said, err := git("clone", "--quiet", address(token), "ours"); err != nil {
+		return fmt.Errorf("git clone: %w\n%s", err, said)
+	}
+	if head, err := git("-C", "ours", "rev-parse", "HEAD"); err != nil || head != delivered.Commit {
+		return fmt.Errorf("git cloned %s (%v), delivered was %s", head, err, delivered.Commit)
+	}
+	if said, err := git("-C", "ours", "fsck", "--strict"); err != nil {
+		return fmt.Errorf("git fsck: %w\n%s", err, said)
+	}
+	if said, err := git("clone", "--quiet", address(newToken()), "theirs"); err == nil || !strings.Contains(said, "not found") {
+		return fmt.Errorf("git clone with another token: %v\n%s", err, said)
+	}
+	return nil
+}
+
+type delivery struct {
+	RepoURL string `json:"repoUrl"`
+	Commit  string `json:"commit"`
+}
+
+// buyDelivery buys a job and returns what it delivered.
+func buyDelivery(ctx context.Context, d *demo, token string) (delivery, error) {
+	if err := (purchase{program: "buy.js", maxAmount: price, result: admitted, token: token}).check(ctx, d); err != nil {
+		return delivery{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	for {
+		var list struct {
+			Jobs []struct {
+				State    string    `json:"state"`
+				Delivery *delivery `json:"delivery"`
+			} `json:"jobs"`
+		}
+		if err := read(ctx, d.BaseURL+"/jobs", token, &list); err != nil {
+			return delivery{}, err
+		}
+		if len(list.Jobs) != 1 {
+			return delivery{}, fmt.Errorf("one purchase opened %d jobs", len(list.Jobs))
+		}
+		if job := list.Jobs[0]; job.State == "completed" || job.State == "blocked" {
+			if job.Delivery == nil || job.Delivery.RepoURL == "" {
+				return delivery{}, fmt.Errorf("the job is %s and delivered nothing", job.State)
+			}
+			return *job.Delivery, nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return delivery{}, fmt.Errorf("the job is %s: %w", list.Jobs[0].State, ctx.Err())
+		}
+	}
+}
+
+// read reads JSON that the token protects.
+func read(ctx context.Context, url, token string, v any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, answer.Status)
+	}
+	return json.NewDecoder(answer.Body).Decode(v)
+}
