@@ -73,14 +73,15 @@ func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Inten
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	for i, intent := range waiting {
+		if at, needed := standings[i].Block, max(v.head.Number, intent.FromBlock); at < needed {
+			return nil, nil, nil, fmt.Errorf("the node that judged the payments is at block %d, behind block %d", at, needed)
+		}
+	}
 	s.findTwoFaced(ctx, waiting, standings)
 	promised := promises(open)
 	for i, intent := range waiting {
 		standing := &standings[i]
-		if standing.Block < max(v.head.Number, intent.FromBlock) {
-			return nil, nil, nil, fmt.Errorf("the node that judged the payments is at block %d, behind block %d",
-				standing.Block, max(v.head.Number, intent.FromBlock))
-		}
 		switch {
 		case standing.Spent:
 			doubts = append(doubts, doubt{intent: intent})

@@ -8,6 +8,7 @@ import (
 	"boxoffice"
 	"boxoffice/contracts"
 	"boxoffice/internal/devchain"
+	"boxoffice/internal/devchain/faultrpc"
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
 
@@ -184,5 +185,39 @@ func testTwoFaced(t *testing.T, tries int) {
 	honest := w.pay(1, 20, from(wallet))
 	w.finish()
 	w.want(honest, boxoffice.Paid, "")
+	w.audit()
+}
+
+// A node that lags does not know that a stranger settled first, and finds the
+// payment that our transaction left out fit to settle. That is no reason to
+// distrust the wallet.
+func TestLaggingNodeAccusesNobody(t *testing.T) {
+	w := newWorld(t)
+	wallet := w.wallet1271(1)
+	w.node.Freeze(w.dev.Head().Number.Uint64())
+	first := w.pay(1, 1, from(wallet))
+	w.round()
+	tx := w.slots()[0].Txs[0]
+	w.dev.DropPending()
+	w.settleAs(devchain.PayerKey(), first.Permit)
+	w.must(w.wallet.Broadcast(t.Context(), tx))
+	w.mine()
+	w.node.Set(func(method string) faultrpc.Fault {
+		if method == "eth_getCode" { // as the question for a standing has, and no other
+			return faultrpc.Old
+		}
+		return faultrpc.None
+	})
+	if err := w.settler.Round(t.Context()); err == nil {
+		t.Error("the node that lags is believed")
+	}
+	w.node.Set(nil)
+	w.round()
+	w.want(first, boxoffice.Paid, "")
+	second := w.pay(1, 2, from(wallet))
+	w.round()
+	w.mine()
+	w.round()
+	w.want(second, boxoffice.Paid, "")
 	w.audit()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ecdsa"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"boxoffice/internal/server/servertest"
 	"boxoffice/x402"
 
+	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 )
@@ -218,6 +220,13 @@ func TestFacilitatorPending(t *testing.T) {
 	var verified x402.Verification
 	if json.Unmarshal(body, &verified); verified.IsValid || verified.InvalidReason != x402.ReasonPending {
 		t.Errorf("verified as %s", body)
+	}
+	// It is named before it is broadcast, and blocks that come before it confirm nothing.
+	for mined := false; !mined; {
+		_, err := w.Chain.Client().TransactionReceipt(t.Context(), common.HexToHash(answer.Transaction))
+		if mined = err == nil; !mined && !errors.Is(err, ethereum.NotFound) {
+			t.Fatal(err)
+		}
 	}
 	for range 3 {
 		if _, err := w.Chain.Mine(t.Context()); err != nil {
