@@ -338,13 +338,14 @@ func (n WorkflowNode) Validate() error {
 	)
 }
 
-// ScheduleState says whether a schedule still has runs.
+// ScheduleState says whether a schedule opens runs.
 type ScheduleState string
 
 // The states of a schedule.
 const (
-	ScheduleActive ScheduleState = "active"
-	ScheduleEnded  ScheduleState = "ended"
+	ScheduleActive  ScheduleState = "active"
+	ScheduleStopped ScheduleState = "stopped" // by the operator; a top-up makes it active again
+	ScheduleEnded   ScheduleState = "ended"   // no runs are left
 )
 
 // Schedule opens a job or an oracle again and again.
@@ -356,7 +357,7 @@ type Schedule struct {
 	IntervalMinutes int64           `json:"intervalMinutes"`
 	RunsBought      int64           `json:"runsBought"`
 	RunsLeft        int64           `json:"runsLeft"`
-	NextRunAt       *Timestamp      `json:"nextRunAt"`          // null when ended
+	NextRunAt       *Timestamp      `json:"nextRunAt"`          // null unless active
 	Missed          string          `json:"missed,omitempty"`   // what becomes of runs that fell due while nothing ran: skip, the default, or catch_up
 	LastRuns        []ScheduledRun  `json:"lastRuns,omitempty"` // newest first
 	CreatedAt       Timestamp       `json:"createdAt"`
@@ -394,14 +395,14 @@ func (r ScheduledRun) Validate() error {
 func (s Schedule) Validate() error {
 	return cmp.Or(
 		member("/id", s.ID),
-		oneOf("/state", s.State, ScheduleActive, ScheduleEnded),
+		oneOf("/state", s.State, ScheduleActive, ScheduleStopped, ScheduleEnded),
 		oneOf("/action", s.Action, ActionJobOpen, ActionOracleRequest),
 		rule(json.Valid(s.Input), "/input", "is required"),
 		integer("/intervalMinutes", s.IntervalMinutes, 1, MaxSafeInteger),
 		integer("/runsBought", s.RunsBought, 1, MaxSafeInteger),
 		integer("/runsLeft", s.RunsLeft, 0, s.RunsBought),
 		moment("/nextRunAt", s.NextRunAt),
-		rule((s.NextRunAt != nil) == (s.State == ScheduleActive), "/nextRunAt", "must be null exactly if the schedule ended"),
+		rule((s.NextRunAt != nil) == (s.State == ScheduleActive), "/nextRunAt", "must be null exactly if the schedule is not active"),
 		oneOf("/missed", s.Missed, "", MissedSkip, MissedCatchUp),
 		items("/lastRuns", s.LastRuns),
 		member("/createdAt", s.CreatedAt),

@@ -219,7 +219,8 @@ func (v *Validator) checkRefusal(method string, status int, header http.Header, 
 }
 
 // Missing returns the documented answers that were not seen, as "getOrder 404",
-// sorted. An exception is such a pair, or a status alone for every operation.
+// sorted. An exception is such a pair, a status alone for every operation, or an
+// operation with all its answers.
 func (v *Validator) Missing(except ...string) []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -228,7 +229,8 @@ func (v *Validator) Missing(except ...string) []string {
 		for _, operation := range item.Operations() {
 			for status := range operation.Responses.Map() {
 				answer := pair(operation.OperationID, status)
-				if v.seen[answer] == 0 && !slices.Contains(except, answer) && !slices.Contains(except, status) {
+				if v.seen[answer] == 0 && !slices.Contains(except, answer) && !slices.Contains(except, status) &&
+					!slices.Contains(except, operation.OperationID) {
 					missing = append(missing, answer)
 				}
 			}

@@ -34,6 +34,8 @@ const (
 	exitPending     = 5 // paid for, and the outcome not known when the time was over
 	exitUnavailable = 6 // the service or the chain cannot be reached, or says later
 	exitRefused     = 7 // the service refused the request
+	exitBlocked     = 8 // the watched job is blocked
+	exitUndelivered = 9 // the watched job is completed, and its delivery failed
 )
 
 const description = `Buys paid actions: jobs, oracles, launches, workflows and schedules. A purchase is a quote, two signatures and one
@@ -42,7 +44,8 @@ token transfer; boxoffice buy does it all.
 Exit codes: 0 done (admitted), 1 error, 2 usage, 3 refused before signing (price above the limit, an offer that differs from what was asked,
 funds, declined), 4 not paid (payment rejected or failed, quote expired), 5 the outcome is not
 known yet (go on with the same request key), 6 unavailable
-(no answer, 429, 503), 7 refused by the service (invalid, unknown, conflict).`
+(no answer, 429, 503), 7 refused by the service (invalid, unknown, conflict). job --watch: 0 completed and delivered, 8 blocked, 9 completed and
+not delivered, 5 neither when the time was over.`
 
 type commands struct {
 	Settings
@@ -52,6 +55,7 @@ type commands struct {
 	Worker      workerCmd      `cmd:"" help:"Run admitted work beside the service, in a process of its own."`
 	Config      configCmd      `cmd:"" help:"Print a configuration file with every key, its default and what it means."`
 	Payments    paymentsCmd    `cmd:"" help:"Operators: list payments with their transactions, fees and reasons, and what settling costs."`
+	Cancel      cancelCmd      `cmd:"" help:"Operators: end what is done for a job, a workflow or an oracle, or stop a schedule."`
 
 	Capabilities capabilitiesCmd `cmd:"" help:"Show what the service sells, and for how much."`
 	Quote        quoteCmd        `cmd:"" help:"Ask for a price. Charges nothing."`
@@ -118,12 +122,27 @@ func usage(format string, args ...any) error { return usageError{fmt.Errorf(form
 
 var errDeclined = errors.New("declined")
 
+// How a job that was watched did not end well.
+var (
+	errBlocked     = errors.New("the job is blocked")
+	errUndelivered = errors.New("the job is completed, and its delivery failed")
+	errUnended     = errors.New("the job has not ended yet")
+)
+
 func exitCode(err error) int {
 	if err == nil {
 		return exitDone
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
+	}
+	switch {
+	case errors.Is(err, errBlocked):
+		return exitBlocked
+	case errors.Is(err, errUndelivered):
+		return exitUndelivered
+	case errors.Is(err, errUnended):
+		return exitPending
 	}
 	if _, ok := errors.AsType[*client.PendingError](err); ok {
 		return exitPending

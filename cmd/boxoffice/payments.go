@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,33 +14,17 @@ import (
 
 // paymentsCmd is an operator's look at the payments of a running service.
 type paymentsCmd struct {
-	Operator string `default:"http://127.0.0.1:9402" env:"BOXOFFICE_OPERATOR_URL" placeholder:"URL" help:"Address of the operator's HTTP: operator_listen of the configuration (${default})."`
-	State    string `enum:",waiting,sent,settled,failed" default:"" help:"Only payments in this state: waiting, sent, settled or failed."`
-	Limit    int    `default:"50" help:"How many, newest first; at most 1000."`
+	operator
+	State string `enum:",waiting,sent,settled,failed" default:"" help:"Only payments in this state: waiting, sent, settled or failed."`
+	Limit int    `default:"50" help:"How many, newest first; at most 1000."`
 }
 
 // Run lists payments.
 func (cmd *paymentsCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	query := url.Values{"state": {cmd.State}, "limit": {strconv.Itoa(cmd.Limit)}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, cmd.Operator+"/payments?"+query.Encode(), nil)
-	if err != nil {
-		return usage("--operator: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		problem := new(boxoffice.Problem)
-		if err := json.NewDecoder(response.Body).Decode(problem); err != nil {
-			return fmt.Errorf("the operator's address answered %s", response.Status)
-		}
-		return problem
-	}
 	var listed server.Payments
-	if err := json.NewDecoder(response.Body).Decode(&listed); err != nil {
-		return fmt.Errorf("the operator's address answered what is no list of payments: %w", err)
+	if err := cmd.ask(ctx, http.MethodGet, "/payments?"+query.Encode(), &listed); err != nil {
+		return err
 	}
 	if s.JSON {
 		return json.NewEncoder(std.out).Encode(listed)

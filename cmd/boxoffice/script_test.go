@@ -37,6 +37,8 @@ func TestScripts(t *testing.T) {
 // agent is one that an operator could write in a shell.
 const agent = `case "$(tee report.md)" in
 *'"panel"'*) echo '{"outcome":"done","summary":"I think so","choice":"yes"}' ;;
+*'For ever'*) case "$(cat report.md)" in *'"answers"'*) ;; *) sleep 1000 ;; esac; echo '{"outcome":"done","summary":"at last"}' ;;
+*'Break it'*) mkfifo .gitignore; echo '{"outcome":"done","summary":"broken"}' ;;
 *'Ask me'*) echo '{"outcome":"blocked","reason":"what?"}' ;;
 *) echo '{"outcome":"done","summary":"it is written"}' ;;
 esac
@@ -68,10 +70,11 @@ func play(t *testing.T, dir string, world *servertest.World) {
 			for name, value := range map[string]string{
 				"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, ".config"), "TZ": "UTC",
 				"BOXOFFICE_URL": world.Options.BaseURL, "BOXOFFICE_RPC_URL": world.Chain.URL(),
-				"BOXOFFICE_PRIVATE_KEY": hex.EncodeToString(crypto.FromECDSA(world.NewPayer())),
-				"HOST":                  strings.ReplaceAll(strings.TrimPrefix(world.Options.BaseURL, "http://"), ":", "_"),
-				"PAY_TO":                strings.ToLower(devchain.PayTo().Hex()),
-				"TOKEN":                 strings.ToLower(world.Chain.Token().Hex()),
+				"BOXOFFICE_PRIVATE_KEY":  hex.EncodeToString(crypto.FromECDSA(world.NewPayer())),
+				"HOST":                   strings.ReplaceAll(strings.TrimPrefix(world.Options.BaseURL, "http://"), ":", "_"),
+				"BOXOFFICE_OPERATOR_URL": "http://" + world.OperatorAddr(),
+				"PAY_TO":                 strings.ToLower(devchain.PayTo().Hex()),
+				"TOKEN":                  strings.ToLower(world.Chain.Token().Hex()),
 			} {
 				env.Setenv(name, value)
 			}

@@ -16,7 +16,7 @@ import (
 
 type jobCmd struct {
 	reading
-	Watch   bool          `short:"w" help:"Follow the job until it is completed or blocked: each change of each node, then the delivery."`
+	Watch   bool          `short:"w" help:"Follow the job until it is completed or blocked: each change of each node, then the delivery. The exit code then tells the outcome."`
 	Timeout time.Duration `default:"1h" help:"How long to watch."`
 }
 
@@ -48,10 +48,18 @@ func (cmd *jobCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 			tell("node "+node.ID, says(string(node.State), short(node.Summary), short(node.Reason)))
 		}
 	})
-	if err != nil {
+	var outcome error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && job.ID != "":
+		outcome = fmt.Errorf("%w: it is %s", errUnended, job.State)
+	case err != nil:
 		return err
+	case job.State == boxoffice.JobBlocked:
+		outcome = errBlocked
+	case job.Delivery != nil && job.Delivery.Failure != "":
+		outcome = errUndelivered
 	}
-	return s.result(std, func(p *page) { p.job(&job) })
+	return errors.Join(outcome, s.result(std, func(p *page) { p.job(&job) }))
 }
 
 // says joins what there is.

@@ -55,7 +55,10 @@ type exchange struct {
 func newExchange(w http.ResponseWriter, now time.Time) *exchange {
 	var id [8]byte
 	rand.Read(id[:])
-	return &exchange{ResponseWriter: w, id: hex.EncodeToString(id[:]), started: now}
+	x := &exchange{ResponseWriter: w, id: hex.EncodeToString(id[:]), started: now}
+	x.Header().Set("X-Content-Type-Options", "nosniff")
+	x.Header().Set("X-Request-Id", x.id)
+	return x
 }
 
 // Unwrap is for http.ResponseController.
@@ -80,8 +83,6 @@ func (x *exchange) send(a answer) {
 	if header.Get("Cache-Control") == "" {
 		header.Set("Cache-Control", "no-store")
 	}
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("X-Request-Id", x.id)
 	if len(a.body) > 0 {
 		if header.Get("Content-Type") == "" {
 			header.Set("Content-Type", contentType)

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -48,6 +49,31 @@ func TestRatePerToken(t *testing.T) {
 	s.now = s.now.Add(time.Second)
 	s.do("GET", "/jobs", "", with("Origin", "null")).wantProblem(t, boxoffice.OriginNotAllowed)
 	s.do("GET", "/jobs", "").wantStatus(t, http.StatusOK)
+}
+
+// A clone counts against the rate of its token, which is its password.
+func TestRateOfGit(t *testing.T) {
+	served := 0
+	s := serve(t, func(c *httpapi.Config) {
+		c.PerToken = httpapi.Rate{PerSecond: 0.3, Burst: 3}
+		c.Git = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { served++; http.Error(w, "none", http.StatusNotFound) })
+	})
+	const path = "/git/a.git/info/refs?service=git-upload-pack"
+	basic := func(secret string) edit {
+		return with("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("token:"+secret)))
+	}
+	s.do("GET", path, "", basic(token)).wantStatus(t, http.StatusNotFound)
+	s.do("GET", path, "").wantStatus(t, http.StatusNotFound)
+	s.do("GET", "/jobs", "").wantStatus(t, http.StatusOK)
+	for _, limited := range []edit{basic(token), basic(strings.ToUpper(token)), with("Authorization", "Bearer "+token)} {
+		retryAfter(t, s.do("GET", path, "", limited).Header)
+	}
+	s.do("GET", path, "", basic(strings.Repeat("cd", 32))).wantStatus(t, http.StatusNotFound)
+	s.do("GET", path, "", without("Authorization")).wantStatus(t, http.StatusNotFound) // the handler asks for a password
+	s.do("GET", path, "", basic("none")).wantStatus(t, http.StatusNotFound)
+	if served != 5 {
+		t.Errorf("%d requests were served", served)
+	}
 }
 
 func TestRatePerAddressCoversEveryAddress(t *testing.T) {

@@ -42,6 +42,26 @@ func (d *door) protected(next func(call) (answer, error)) endpoint {
 	}
 }
 
+// git counts a request against the rate of its token. Whether the token is one,
+// and whose job it is, the handler decides: git's clients want to be asked for a
+// password in their own way.
+func (d *door) git(w http.ResponseWriter, r *http.Request) {
+	x := w.(*exchange)
+	token, err := bearer(r)
+	if _, password, basic := r.BasicAuth(); basic {
+		token, err = boxoffice.ParseToken(password)
+	}
+	if err == nil {
+		requester := token.Requester()
+		x.requester = requester.String()[:8]
+		if wait := d.tokens.take(requester, d.Now()); wait > 0 {
+			d.refuse(x, r, rateLimited(max(wait, d.addresses.wait(d.sender(r), d.Now())), "token"))
+			return
+		}
+	}
+	d.Git.ServeHTTP(w, r)
+}
+
 // checkOrigin refuses what a browser sends from a page of another origin, or of
 // none (spec.md §5.7). There is no cross-origin access to grant: no answer of a
 // protected route carries a CORS header.

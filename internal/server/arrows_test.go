@@ -27,9 +27,10 @@ var mayImport = map[string][]string{
 	"internal/payment/remote": {"", "x402", "internal/payment", "internal/crash"},
 	"internal/facilitator":    {"", "x402", "internal/payment", "internal/sender"},
 	"internal/work":           {""},
-	"internal/work/agent":     {"", "internal/strictjson", "internal/work"},
-	"internal/work/delivery":  {"", "internal/work"},
-	"internal/work/engine":    {"", "internal/work", "internal/work/agent"}, // delivers through an interface of its own
+	"internal/work/folder":    {},
+	"internal/work/agent":     {"", "internal/strictjson", "internal/work", "internal/work/folder"},
+	"internal/work/delivery":  {"", "internal/work", "internal/work/folder"},
+	"internal/work/engine":    {"", "internal/work", "internal/work/agent", "internal/work/folder"}, // delivers through an interface of its own
 	"examples":                {},
 	"internal/judge":          {"", "internal/action", "internal/strictjson"},
 	"internal/order":          {"", "x402", "internal/strictjson", "internal/action", "internal/payment", "internal/work", "internal/crash"},

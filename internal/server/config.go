@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/work/delivery"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/accounts/keystore"
@@ -175,8 +176,11 @@ func Default() Config {
 		Work: WorkConfig{
 			Dir: "work", Concurrency: 4, Attempts: 3, Backoff: seconds(5), Lease: seconds(30), Poll: seconds(.25), Scheduling: seconds(5),
 		},
-		Delivery: DeliveryConfig{AllowedHosts: []string{}, PullRequest: []string{}, Timeout: seconds(120)},
-		Log:      LogConfig{Level: "info", Format: "text"},
+		Delivery: DeliveryConfig{
+			AllowedHosts: []string{}, Credentials: map[string]CredentialConfig{}, PullRequest: []string{}, Env: []string{},
+			Author: delivery.DefaultAuthor, Timeout: seconds(120),
+		},
+		Log: LogConfig{Level: "info", Format: "text"},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/payment"
+	"boxoffice/internal/work"
 )
 
 // readiness is the answer of /readyz: each part and what is wrong with it.
@@ -27,7 +28,8 @@ type Payments struct {
 
 // operatorHandler answers an operator: /healthz says that the process runs,
 // /readyz whether every part does its work, /payments what became of each
-// payment and what settling has cost.
+// payment and what settling has cost. /work/{id}/cancel ends what is done for
+// a job, an oracle or a workflow, and stops a schedule.
 func (s *Server) operatorHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -58,7 +60,41 @@ func (s *Server) operatorHandler() http.Handler {
 		}
 		answer(w, http.StatusOK, listed)
 	})
+	mux.HandleFunc("POST /work/{id}/cancel", s.cancel)
 	return mux
+}
+
+// WorkEnded is the error code of a cancellation that comes too late.
+const WorkEnded boxoffice.Code = "work_ended"
+
+// cancel answers the operator's POST /work/{id}/cancel. A page that a browser on
+// the operator's machine shows must not reach it, and browsers say so in Origin.
+func (s *Server) cancel(w http.ResponseWriter, r *http.Request) {
+	refuse := func(status int, code boxoffice.Code, detail string) {
+		answer(w, status, boxoffice.Problem{Code: code, Detail: detail})
+	}
+	if r.Header.Get("Origin") != "" {
+		refuse(http.StatusForbidden, boxoffice.OriginNotAllowed, "browsers are not served here")
+		return
+	}
+	id, err := boxoffice.ParseUUID(r.PathValue("id"))
+	if err != nil {
+		refuse(http.StatusBadRequest, boxoffice.InvalidRequest, "the id "+err.Error())
+		return
+	}
+	cancelled, err := s.store.Cancel(r.Context(), id, boxoffice.At(s.Now()))
+	switch {
+	case errors.Is(err, work.ErrNotFound):
+		refuse(http.StatusNotFound, boxoffice.NotFound, "there is no such job, workflow, oracle or schedule")
+	case errors.Is(err, work.ErrEnded):
+		refuse(http.StatusConflict, WorkEnded, "there is nothing left to cancel: it is "+cancelled.State)
+	case err != nil:
+		s.Log.ErrorContext(r.Context(), "work cannot be cancelled", "work", id, "err", err)
+		refuse(http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "the store does not answer")
+	default:
+		s.Log.InfoContext(r.Context(), "work was cancelled by the operator", "work", cancelled.ID, "kind", cancelled.Kind)
+		answer(w, http.StatusOK, cancelled)
+	}
 }
 
 func entryQuery(values url.Values) (payment.EntryQuery, error) {

@@ -51,7 +51,7 @@ func openWork(o Options, store *sqlite.Store) (*works, error) {
 		return w, nil
 	}
 	w.engine, err = engine.New(engine.Config[*sql.Tx]{
-		Store: store, Driver: store.Driver(), Queue: sqlite.Queue, Deliverer: deliverer, Open: order.Open, Agents: runners,
+		Store: store, Schedules: store, Driver: store.Driver(), Queue: sqlite.Queue, Deliverer: deliverer, Open: order.Open, Agents: runners,
 		Concurrency: o.Work.Concurrency, Attempts: o.Work.Attempts, Backoff: time.Duration(o.Work.Backoff),
 		Lease: time.Duration(o.Work.Lease), Poll: time.Duration(o.Work.Poll), Scheduling: time.Duration(o.Work.Scheduling),
 		Now: o.Now, Log: o.Log,

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -98,6 +99,12 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 	if err := json.Unmarshal(document, &task); err != nil || task.V != 1 || task.Job != id || len(task.Answers) != 1 || task.Answers[0] != "Left" {
 		t.Errorf("the agent was told %s (%v)", document, err)
 	}
+	workspace := filepath.Join(w.Options.Work.Dir, "workspaces", string(id))
+	for again := time.NewTicker(10 * time.Millisecond); ; <-again.C {
+		if _, err := os.Stat(workspace); errors.Is(err, os.ErrNotExist) {
+			break // the next version starts from the repository
+		}
+	}
 	if out, err := cloning(t, job.Delivery.RepoURL, boxoffice.NewToken()).CombinedOutput(); err == nil {
 		t.Errorf("a stranger clones the repository: %s", out)
 	}
@@ -105,6 +112,12 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 	next := buy(t, buyer, boxoffice.ActionJobContinue, fmt.Sprintf(`{"jobId":%q,"input":"And back, which way"}`, id)).Admission.Result.ID
 	if version := watch(t, buyer, next); version.State != boxoffice.JobBlocked || version.Project.Version != 2 || version.Project.Of != 2 {
 		t.Errorf("the next version %+v", version)
+	}
+	buy(t, buyer, boxoffice.ActionJobContinue, fmt.Sprintf(`{"jobId":%q,"input":"Right"}`, next))
+	folder = clone(t, watch(t, buyer, next).Delivery.RepoURL, token)
+	both, err := os.ReadFile(filepath.Join(folder, "task.json"))
+	if err != nil || !strings.HasPrefix(string(both), string(document)) || strings.Count(string(both), `"objective"`) != 2 {
+		t.Errorf("the next version wrote %s (%v)", both, err)
 	}
 }
 
@@ -167,8 +180,8 @@ func TestOraclesAndSchedulesRun(t *testing.T) {
 	}
 }
 
-// The database goes away while an agent works, for as long as it takes to fail
-// a few times. The agent's result is kept until it is back, and counts once.
+// The database goes away for a minute while agents work, whose last word comes
+// meanwhile. Their results are kept until it is back, and count once.
 func TestDatabaseAwayWhileWorking(t *testing.T) {
 	run, folder := working(t), t.TempDir()
 	gate, script := filepath.Join(folder, "gate"), filepath.Join(folder, "agent.sh")
@@ -181,34 +194,40 @@ func TestDatabaseAwayWhileWorking(t *testing.T) {
 	})
 	token := boxoffice.NewToken()
 	buyer := w.Client(w.NewPayer(), func(c *client.Config) { c.Token = token })
-	id := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look"}`).Admission.Result.ID
+	var jobs []boxoffice.UUID
 	retry := time.NewTicker(5 * time.Millisecond)
 	defer retry.Stop()
-	for {
-		job, err := buyer.Job(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
+	for range 3 {
+		id := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look"}`).Admission.Result.ID
+		for state := boxoffice.JobQueued; state != boxoffice.JobRunning; <-retry.C {
+			job, err := buyer.Job(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state = job.State
 		}
-		if job.State == boxoffice.JobRunning {
-			break
-		}
-		<-retry.C
+		jobs = append(jobs, id)
 	}
 
 	restore := takeTablesAway(t, w, "nodes", "jobs")
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for strings.Count(w.Log.String(), "a result could not be saved") < 3 {
-		<-retry.C
+	for _, id := range jobs {
+		for !strings.Contains(w.Log.String(), `msg="a result could not be saved; it will be tried again" work=`+string(id)) {
+			<-retry.C
+		}
 	}
+	w.Advance(time.Minute)
 	restore()
-	job := watch(t, buyer, id)
-	if job.State != boxoffice.JobCompleted || job.Delivery == nil || job.Delivery.Failure != "" {
-		t.Fatalf("%+v", job)
-	}
-	if written, err := os.ReadFile(filepath.Join(clone(t, job.Delivery.RepoURL, token), "task.json")); err != nil || strings.Count(string(written), `"objective"`) != 1 {
-		t.Errorf("the agent wrote %q (%v)", written, err)
+	for _, id := range jobs {
+		job := watch(t, buyer, id)
+		if job.State != boxoffice.JobCompleted || job.Delivery == nil || job.Delivery.Failure != "" || job.Nodes[0].Attempts != 1 {
+			t.Fatalf("%+v", job)
+		}
+		if written, err := os.ReadFile(filepath.Join(clone(t, job.Delivery.RepoURL, token), "task.json")); err != nil || strings.Count(string(written), `"objective"`) != 1 {
+			t.Errorf("the agent wrote %q (%v)", written, err)
+		}
 	}
 }
 

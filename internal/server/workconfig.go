@@ -35,10 +35,10 @@ type AgentConfig struct {
 // DeliveryConfig says how work is delivered.
 type DeliveryConfig struct {
 	AllowedHosts []string                    `toml:"allowed_hosts" comment:"Hosts that a requester's repoUrl may name. Empty: none."`
-	Credentials  map[string]CredentialConfig `toml:"credentials,omitempty" comment:"What is sent to a host on a push, by host."`
+	Credentials  map[string]CredentialConfig `toml:"credentials" comment:"What is sent to a host on a push and never on a read, by host: [delivery.credentials.\"git.example\"] with username and password_env."`
 	PullRequest  []string                    `toml:"pull_request" comment:"The command that opens a pull request. It is given REPO_URL, BRANCH, JOB_ID and TITLE in its environment and prints the pull request's URL. Empty: none is opened."`
-	Env          []string                    `toml:"env,omitempty" comment:"Names of environment variables that git and pull_request are given."`
-	Author       string                      `toml:"author,omitempty" comment:"Of the commits made here, 'Name <address>'."`
+	Env          []string                    `toml:"env" comment:"Names of environment variables that git and pull_request are given."`
+	Author       string                      `toml:"author" comment:"Of the commits made here: Name <address>."`
 	Timeout      Duration                    `toml:"timeout" comment:"Of each command."`
 }
 

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"boxoffice"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 )
 
 // Step is what follows from how the nodes of a job stand.
@@ -38,7 +41,7 @@ func Advance(nodes []Node, unseen bool) Step {
 		finished = finished && done[node.ID]
 	}
 	switch {
-	case finished && unseen && (delivery.State == boxoffice.NodeWaiting || delivery.State == boxoffice.NodeDone):
+	case finished && unseen && delivery.State != boxoffice.NodeQueued && delivery.State != boxoffice.NodeRunning:
 		step.Queue, step.Reopened = []Node{steps[len(steps)-1]}, true
 	case finished && delivery.State == boxoffice.NodeWaiting:
 		step.Queue = []Node{delivery}
@@ -48,13 +51,17 @@ func Advance(nodes []Node, unseen bool) Step {
 	})
 	step.Completed = !step.Busy && finished && delivery.State == boxoffice.NodeDone
 	if !step.Busy && !step.Completed {
-		step.BlockedReason = blockedReason(nodes)
+		step.BlockedReason = BlockedReason(nodes)
 	}
 	return step
 }
 
-// blockedReason says which nodes need input, or that analysis failed (spec.md §2.9).
-func blockedReason(nodes []Node) string {
+// CancelledReason is why a node failed that an operator cancelled.
+const CancelledReason = "cancelled by the operator"
+
+// BlockedReason says of a job with the given nodes which of them need input, or
+// that analysis failed (spec.md §2.9).
+func BlockedReason(nodes []Node) string {
 	var reasons []string
 	for _, node := range nodes {
 		switch {
@@ -80,7 +87,7 @@ type PanelStep struct {
 func MaxReplacements(size int) int { return max(2, size/2) }
 
 // AdvancePanel decides what to do next for an oracle with the given members.
-func AdvancePanel(size int, members []Node) PanelStep {
+func AdvancePanel(size int, options []string, members []Node) PanelStep {
 	answered, busy := 0, 0
 	for _, member := range members {
 		switch member.State {
@@ -91,7 +98,7 @@ func AdvancePanel(size int, members []Node) PanelStep {
 		}
 	}
 	if answered >= size {
-		votes := Tally(members)[0]
+		votes := Tally(options, members)[0]
 		return PanelStep{Answer: &boxoffice.Verdict{Choice: votes.Choice, Votes: votes.Votes, Of: size}}
 	}
 	missing := size - answered - busy
@@ -104,22 +111,36 @@ func AdvancePanel(size int, members []Node) PanelStep {
 }
 
 // Tally counts the choices of the members that answered, most votes first and
-// those with as many in alphabetical order.
-func Tally(members []Node) []boxoffice.Votes {
-	votes := map[string]int{}
-	for _, member := range members {
-		if member.State == boxoffice.NodeDone {
-			votes[member.Choice]++
-		}
-	}
+// those with as many in alphabetical order. Of a question without options,
+// choices that differ in case, in white space or in Unicode form alone are one,
+// spelt as by the member with the lowest number.
+func Tally(options []string, members []Node) []boxoffice.Votes {
 	var tally []boxoffice.Votes
-	for choice, n := range votes {
-		tally = append(tally, boxoffice.Votes{Choice: choice, Votes: n})
+	known := map[string]int{} // where in tally a choice is
+	for _, member := range members {
+		if member.State != boxoffice.NodeDone {
+			continue
+		}
+		shown, choice := member.Choice, member.Choice
+		if len(options) == 0 {
+			shown, choice = strings.TrimSpace(shown), alike(choice)
+		}
+		i, found := known[choice]
+		if !found {
+			i, known[choice] = len(tally), len(tally)
+			tally = append(tally, boxoffice.Votes{Choice: shown})
+		}
+		tally[i].Votes++
 	}
 	slices.SortFunc(tally, func(a, b boxoffice.Votes) int {
 		return cmp.Or(cmp.Compare(b.Votes, a.Votes), cmp.Compare(a.Choice, b.Choice))
 	})
 	return tally
+}
+
+// alike returns the same text for choices that are one.
+func alike(choice string) string {
+	return strings.Join(strings.Fields(norm.NFC.String(cases.Fold().String(norm.NFC.String(choice)))), " ")
 }
 
 // NextRun returns when the run after the one that was due is, which is on the

@@ -86,7 +86,7 @@ func TestPanelsEnd(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(rt, "answers") > 0 {
 				members[i].State, members[i].Choice = boxoffice.NodeDone, rapid.SampledFrom([]string{"yes", "no"}).Draw(rt, "choice")
 			}
-			step := AdvancePanel(size, members)
+			step := AdvancePanel(size, []string{"yes", "no"}, members)
 			for range step.Replacements {
 				members = append(members, NewMember("o", len(members)))
 			}
@@ -132,10 +132,10 @@ func TestTallyIsInOrder(t *testing.T) {
 			}
 			members = append(members, member)
 		}
-		for i, choice := range Tally(members) {
+		for i, choice := range Tally(nil, members) {
 			votes += choice.Votes
-			if i > 0 && Tally(members)[i-1].Votes < choice.Votes {
-				rt.Errorf("tally %+v", Tally(members))
+			if i > 0 && Tally(nil, members)[i-1].Votes < choice.Votes {
+				rt.Errorf("tally %+v", Tally(nil, members))
 			}
 		}
 		if votes != done {

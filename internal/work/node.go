@@ -2,6 +2,7 @@ package work
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"boxoffice"
@@ -26,7 +27,15 @@ type Node struct {
 	boxoffice.Node
 	Objective string
 	Choice    string // a member's
-	Failures  int    // since it last began or got an answer
+	Failures  int    // of the agent, since it last began or got an answer
+}
+
+// Label is what agents know the node by: members of a panel are numbered.
+func (n Node) Label() string {
+	if n.Kind == NodeMember {
+		return fmt.Sprintf("%s-%d", n.ID, n.Position+1)
+	}
+	return n.ID
 }
 
 // soleNode names the node of a job that is no graph.
@@ -96,6 +105,7 @@ const (
 	Again     Verdict = "again"     // it failed, and is tried again
 	Failed    Verdict = "failed"    // it failed, and is not tried again
 	Abandoned Verdict = "abandoned" // its worker stopped: it is tried again as if it had not been
+	Lost      Verdict = "lost"      // its worker fell silent: it is tried again, as the same attempt of the agent
 )
 
 // Result is what a run came to.
@@ -112,9 +122,8 @@ type Result struct {
 // Held is a run that a worker took and has not ended.
 type Held struct {
 	Run
-	Holder   string
-	Kind     NodeKind
-	Failures int
+	Holder string
+	Losses int // runs of its node before it whose worker was lost, since that last began or got an answer
 }
 
 // A Failure is what somebody else did wrong: a host that refused a push, an

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"boxoffice"
 )
@@ -19,19 +20,16 @@ func OpenJob(ctx context.Context, tx Tx, owner Owner, template, objective string
 // project's next version is opened as a new job. Any other takes the input as
 // an answer, which resumes it if it is blocked.
 func ContinueJob(ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, input string, now boxoffice.Timestamp) (Opened, error) {
-	job, err := tx.Job(ctx, id)
-	if err != nil {
-		return Opened{}, err
+	err := tx.AnswerJob(ctx, id, Answer{OrderID: owner.OrderID, Text: input, At: now})
+	if !errors.Is(err, ErrEnded) {
+		return Opened{Kind: KindJob, ID: id}, err
 	}
-	if job.State != boxoffice.JobCompleted {
-		return Opened{Kind: KindJob, ID: id}, tx.AnswerJob(ctx, id, Answer{OrderID: owner.OrderID, Text: input, At: now})
-	}
-	project, err := tx.NextVersion(ctx, id)
+	job, err := tx.NextVersion(ctx, id)
 	if err != nil {
 		return Opened{}, err
 	}
 	next := newJob(owner, job.Template, input, now)
-	next.LaunchKind, next.Brief, next.Project = job.LaunchKind, job.Brief, &project
+	next.LaunchKind, next.Brief, next.Project = job.LaunchKind, job.Brief, job.Project
 	next.Brief.Follows = id
 	next.Steps = nodesOf(next)
 	return Opened{Kind: KindJob, ID: next.ID}, tx.InsertJob(ctx, next)

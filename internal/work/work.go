@@ -81,6 +81,17 @@ type Schedule struct {
 // ErrNotFound is returned for work that does not exist or is not the requester's.
 var ErrNotFound = errors.New("work: not found")
 
+// ErrEnded is returned for work that is completed, or a schedule without runs
+// left: it takes no input, and there is nothing to be cancelled.
+var ErrEnded = errors.New("work: it has ended")
+
+// Cancelled is work that an operator cancelled: a job, an oracle or a schedule.
+type Cancelled struct {
+	Kind  string         `json:"kind"`
+	ID    boxoffice.UUID `json:"id"`
+	State string         `json:"state"` // now: blocked, or stopped
+}
+
 // Tx is the part of a store's transaction in which work is opened.
 type Tx interface {
 	Inserter
@@ -96,19 +107,17 @@ type Inserter interface {
 	InsertSchedule(ctx context.Context, schedule Schedule) error
 }
 
-// Changer changes work that exists.
+// Changer changes work that exists. Each method returns ErrNotFound if there is none.
 type Changer interface {
-	// Job returns any job, locked until the transaction ends, or ErrNotFound.
-	Job(ctx context.Context, id boxoffice.UUID) (Job, error)
-	// NextVersion returns the project of a job's next version. A job that has
-	// no project becomes version 1 of a new one.
-	NextVersion(ctx context.Context, id boxoffice.UUID) (boxoffice.Project, error)
-	// AnswerJob keeps an input for a job that is not completed. Its nodes that
-	// are blocked or have failed are queued again, and so is the job if it was
-	// blocked. If every node is done, the last one is queued again.
+	// AnswerJob keeps an input for a job. Its nodes that are blocked or have
+	// failed are queued again, and so is the job if it was blocked. It returns
+	// ErrEnded, and keeps nothing, if the job is completed.
 	AnswerJob(ctx context.Context, id boxoffice.UUID, answer Answer) error
-	// AddRuns adds bought runs to a schedule. An ended one becomes active, its
-	// next run being one interval after now.
+	// NextVersion returns a job with the project of its next version. A job that
+	// has no project becomes version 1 of a new one.
+	NextVersion(ctx context.Context, id boxoffice.UUID) (Job, error)
+	// AddRuns adds bought runs to a schedule. One that ended or was stopped
+	// becomes active, its next run being one interval after now.
 	AddRuns(ctx context.Context, id boxoffice.UUID, runs int64, now boxoffice.Timestamp) error
 }
 

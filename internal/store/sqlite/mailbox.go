@@ -5,36 +5,50 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"boxoffice"
+	"boxoffice/internal/work"
 )
 
 // Mailbox keeps the answers that agents elsewhere sent later, so that they reach
-// a run in another process, or one that began after a restart.
+// a run in another process, or one that began after a restart. It implements
+// agent.Mailbox.
 type Mailbox struct {
 	Store *Store
 	Poll  time.Duration // how often an answer is looked for
 }
 
-// Put keeps an answer under an id, unless there is one, and returns the one that is kept.
+// Open makes a box for the answer to a task, unless there is one. It goes with
+// the run of its node: see emptied.
+func (m Mailbox) Open(ctx context.Context, id string, of boxoffice.UUID, node string) error {
+	return m.Store.write(ctx, "open mailbox", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO mailbox (id, work_id, node) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`, id, of, node)
+		return err
+	})
+}
+
+// Put keeps an answer in a box, unless there is one, and returns the one that is
+// kept; work.ErrNotFound if nobody waits for it.
 func (m Mailbox) Put(ctx context.Context, id string, answer []byte) (kept []byte, err error) {
 	err = m.Store.write(ctx, "keep answer", func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO agent_answers (id, answer) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, answer); err != nil {
-			return err
+		err := tx.QueryRowContext(ctx, `UPDATE mailbox SET answer = coalesce(answer, ?) WHERE id = ? RETURNING answer`, answer, id).Scan(&kept)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = work.ErrNotFound
 		}
-		return tx.QueryRowContext(ctx, selectAnswer, id).Scan(&kept)
+		return err
 	})
 	return kept, err
 }
 
-const selectAnswer = "SELECT answer FROM agent_answers WHERE id = ?"
-
-// Wait returns the answer that is kept under an id, when there is one.
+// Wait returns the answer that is kept in a box, when there is one. A database
+// that is away is asked again: what the agent does for the answer goes on.
 func (m Mailbox) Wait(ctx context.Context, id string) (answer []byte, err error) {
 	poll := time.NewTicker(m.Poll)
 	defer poll.Stop()
 	for {
-		err := m.Store.readers.QueryRowContext(ctx, selectAnswer, id).Scan(&answer)
-		if !errors.Is(err, sql.ErrNoRows) {
-			return answer, named(ctx, "read answer", err)
+		err := m.Store.readers.QueryRowContext(ctx, "SELECT answer FROM mailbox WHERE id = ? AND answer IS NOT NULL", id).Scan(&answer)
+		if err == nil {
+			return answer, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -42,4 +56,11 @@ func (m Mailbox) Wait(ctx context.Context, id string) (answer []byte, err error)
 		case <-poll.C:
 		}
 	}
+}
+
+// emptied takes away the boxes of a node whose run is over, or of all nodes of
+// a work if none is named. The next run has a task of its own, and so another box.
+func emptied(ctx context.Context, tx *sql.Tx, of boxoffice.UUID, node string) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM mailbox WHERE work_id = ?1 AND (node = ?2 OR ?2 = '')", of, node)
+	return err
 }

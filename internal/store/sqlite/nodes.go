@@ -67,7 +67,7 @@ func (t workTx) insertNodes(ctx context.Context, nodes []work.Node, now boxoffic
 // requeue queues a node that waits, is blocked, has failed or is done.
 func (t workTx) requeue(ctx context.Context, node work.Node, now boxoffice.Timestamp) error {
 	if err := take(ctx, t.tx, `
-		UPDATE nodes SET state = 'queued', due_at = ?, failures = 0, reason = ''
+		UPDATE nodes SET state = 'queued', due_at = ?, failures = 0, losses = 0, reason = ''
 		WHERE work_id = ? AND position = ? AND attempt = ? AND state = ?`,
 		now, node.Work, node.Position, node.Attempts, node.State,
 	); err != nil {
@@ -138,12 +138,12 @@ func (s *Store) Renew(ctx context.Context, holder string, until boxoffice.Timest
 }
 
 const selectLapsed = `
-	SELECT work_id, position, attempt, holder, kind, failures FROM nodes WHERE state = 'running' AND held_until < ? ORDER BY held_until LIMIT ?`
+	SELECT work_id, position, attempt, holder, losses FROM nodes WHERE state = 'running' AND held_until < ? ORDER BY held_until LIMIT ?`
 
 // Lapsed returns the runs whose holder has not renewed them, oldest first.
 func (s *Store) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Held, error) {
 	lapsed, err := collect(ctx, s.readers, func(from row) (held work.Held, err error) {
-		err = from.Scan(&held.Work, &held.Position, &held.Attempt, &held.Holder, &held.Kind, &held.Failures)
+		err = from.Scan(&held.Work, &held.Position, &held.Attempt, &held.Holder, &held.Losses)
 		return held, err
 	}, selectLapsed, now, limit)
 	return lapsed, named(ctx, "read lapsed runs", err)
@@ -154,33 +154,38 @@ func (s *Store) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) 
 // its answer or its delivery. It returns work.ErrLost, and changes nothing, if
 // the run is not holder's any more.
 func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
-	return s.write(ctx, "finish run", func(tx *sql.Tx) error {
-		state, failed, due := boxoffice.NodeQueued, 0, (*boxoffice.Timestamp)(nil)
+	return s.write(ctx, "finish run", func(tx *sql.Tx) (err error) {
+		fresh := false // the node is begun anew, for an input that it was not told
+		state, failed, lost, due := boxoffice.NodeQueued, 0, 0, (*boxoffice.Timestamp)(nil)
 		switch result.Verdict {
 		case work.Done:
 			state = boxoffice.NodeDone
-		case work.Failed:
-			state = boxoffice.NodeFailed
-		case work.Blocked:
-			unseen, err := unseen(ctx, tx, run.Work, run.Position)
-			if err != nil {
+		case work.Failed, work.Blocked:
+			if fresh, err = unseen(ctx, tx, run.Work, run.Position); err != nil {
 				return err
 			}
-			if !unseen { // else the input that it needs may be there already
+			switch {
+			case fresh: // the input that it needs may be there already
+			case result.Verdict == work.Failed:
+				state = boxoffice.NodeFailed
+			default:
 				state = boxoffice.NodeBlocked
 			}
 		case work.Again:
 			failed = 1
+		case work.Lost:
+			lost = 1
 		}
 		if state == boxoffice.NodeQueued {
 			due = &now
 		}
 		if err := take(ctx, tx, `
-			UPDATE nodes SET state = ?1, holder = NULL, held_until = NULL, due_at = ?2, failures = failures + ?3, ended_at = ?4,
-			       summary = ?5, choice = ?6, reason = ?7, log = ?8
-			WHERE work_id = ?9 AND position = ?10 AND attempt = ?11 AND holder = ?12 AND state = 'running'`,
-			state, due, failed, now, result.Summary, result.Choice, result.Reason, result.Log,
-			run.Work, run.Position, run.Attempt, holder,
+			UPDATE nodes SET state = ?1, holder = NULL, held_until = NULL, due_at = ?2, ended_at = ?5,
+			       failures = iif(?14, 0, failures + ?3), losses = iif(?14, 0, losses + ?4),
+			       summary = ?6, choice = ?7, reason = ?8, log = ?9
+			WHERE work_id = ?10 AND position = ?11 AND attempt = ?12 AND holder = ?13 AND state = 'running'`,
+			state, due, failed, lost, now, result.Summary, result.Choice, result.Reason, result.Log,
+			run.Work, run.Position, run.Attempt, holder, fresh,
 		); err != nil {
 			return err
 		}
@@ -190,6 +195,11 @@ func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result 
 			return err
 		}
 		node := nodes[run.Position]
+		if result.Verdict != work.Abandoned && result.Verdict != work.Lost { // these are asked the same again
+			if err := emptied(ctx, tx, run.Work, node.Label()); err != nil {
+				return err
+			}
+		}
 		if state == boxoffice.NodeQueued {
 			if err := t.enqueue(ctx, node, now, result.After); err != nil {
 				return err
@@ -206,8 +216,8 @@ func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result 
 // node at a position, or of all nodes for a negative one, were not told.
 func unseen(ctx context.Context, tx *sql.Tx, job boxoffice.UUID, position int) (unseen bool, err error) {
 	err = tx.QueryRowContext(ctx, `
-		SELECT (SELECT count(*) FROM job_answers WHERE job_id = ?1) >
-		       (SELECT max(seen) FROM nodes WHERE work_id = ?1 AND kind = 'agent' AND (position = ?2 OR ?2 < 0))`, job, position).Scan(&unseen)
+		SELECT coalesce((SELECT count(*) FROM job_answers WHERE job_id = ?1) >
+		       (SELECT max(seen) FROM nodes WHERE work_id = ?1 AND kind = 'agent' AND (position = ?2 OR ?2 < 0)), false)`, job, position).Scan(&unseen)
 	return unseen, err
 }
 
@@ -219,7 +229,7 @@ func (t workTx) advanceJob(ctx context.Context, id boxoffice.UUID, nodes []work.
 	step := work.Advance(nodes, more)
 	if step.Reopened {
 		if _, err := t.tx.ExecContext(ctx, `
-			UPDATE nodes SET state = 'waiting' WHERE work_id = ? AND kind = 'delivery' AND state = 'done'`, id); err != nil {
+			UPDATE nodes SET state = 'waiting' WHERE work_id = ? AND kind = 'delivery' AND state IN ('done', 'failed')`, id); err != nil {
 			return err
 		}
 	}
@@ -245,10 +255,11 @@ func (t workTx) advanceJob(ctx context.Context, id boxoffice.UUID, nodes []work.
 
 func (t workTx) advanceOracle(ctx context.Context, id boxoffice.UUID, members []work.Node, now boxoffice.Timestamp) error {
 	var size int
-	if err := t.tx.QueryRowContext(ctx, "SELECT panel_size FROM oracles WHERE id = ?", id).Scan(&size); err != nil {
+	var options []string
+	if err := t.tx.QueryRowContext(ctx, "SELECT panel_size, options FROM oracles WHERE id = ?", id).Scan(&size, document{&options}); err != nil {
 		return err
 	}
-	step := work.AdvancePanel(size, members)
+	step := work.AdvancePanel(size, options, members)
 	for i := range step.Replacements {
 		if err := t.insertNodes(ctx, []work.Node{work.NewMember(id, len(members)+i)}, now); err != nil {
 			return err

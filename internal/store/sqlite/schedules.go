@@ -10,10 +10,12 @@ import (
 )
 
 const (
+	scheduleState  = `CASE WHEN stopped_at IS NULL THEN state ELSE 'stopped' END`
 	selectSchedule = `
-	SELECT ` + ownerColumns + `, id, state, action, input, interval_minutes, runs_bought, runs_left, next_run_at, missed, created_at, updated_at
+	SELECT ` + ownerColumns + `, id, ` + scheduleState + `, action, input, interval_minutes, runs_bought, runs_left,
+	       CASE WHEN stopped_at IS NULL THEN next_run_at END, missed, created_at, updated_at
 	FROM schedules `
-	selectDue = "SELECT id FROM schedules WHERE state = 'active' AND next_run_at <= ? ORDER BY next_run_at, id LIMIT ?"
+	selectDue = "SELECT id FROM schedules WHERE state = 'active' AND stopped_at IS NULL AND next_run_at <= ? ORDER BY next_run_at, id LIMIT ?"
 )
 
 func scanSchedule(from row) (schedule work.Schedule, err error) {
@@ -71,7 +73,7 @@ func (s *Store) RunSchedule(ctx context.Context, id boxoffice.UUID, now boxoffic
 		}
 		if err := take(ctx, tx, `
 			UPDATE schedules SET runs_left = runs_left - 1, state = ?, next_run_at = ?, updated_at = ?
-			WHERE id = ? AND state = 'active' AND next_run_at = ? AND runs_left = ?`,
+			WHERE id = ? AND state = 'active' AND stopped_at IS NULL AND next_run_at = ? AND runs_left = ?`,
 			state, next, now, id, due, schedule.RunsLeft,
 		); err != nil {
 			return err

@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"boxoffice"
 	"boxoffice/internal/store/sqlite"
 	"boxoffice/internal/store/storetest"
+	"boxoffice/internal/work"
 )
 
 func TestStore(t *testing.T) { storetest.Run(t, fresh) }
@@ -189,6 +191,14 @@ func TestPing(t *testing.T) {
 func TestMailbox(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boxoffice.db")
 	here, there := sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}, sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}
+	if _, err := here.Put(t.Context(), "a", []byte("nobody waits")); !errors.Is(err, work.ErrNotFound) {
+		t.Errorf("without a box: %v", err)
+	}
+	for range 2 { // also by a run after a restart
+		if err := there.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	got := make(chan string, 1)
 	go func() {
 		answer, err := there.Wait(t.Context(), "a")
@@ -209,5 +219,97 @@ func TestMailbox(t *testing.T) {
 	cancel()
 	if _, err := here.Wait(gone, "b"); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting ended with %v", err)
+	}
+}
+
+// Whoever waits goes on to wait while the database is away.
+func TestMailboxAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "boxoffice.db")
+	mailbox := sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}
+	if err := mailbox.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, path)
+	must(t, db, `PRAGMA busy_timeout = 10000`)
+	must(t, db, `ALTER TABLE mailbox RENAME TO mailbox_away`)
+	got := make(chan error, 1)
+	go func() {
+		answer, err := mailbox.Wait(t.Context(), "a")
+		if err == nil && string(answer) != "x" {
+			err = fmt.Errorf("got %q", answer)
+		}
+		got <- err
+	}()
+	for range 10 { // while the other looks
+		if _, err := mailbox.Put(t.Context(), "a", []byte("x")); err == nil || errors.Is(err, work.ErrNotFound) {
+			t.Errorf("kept while the table is away: %v", err)
+		}
+	}
+	must(t, db, `ALTER TABLE mailbox_away RENAME TO mailbox`)
+	if _, err := mailbox.Put(t.Context(), "a", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// A box is there until the run of its node is over; a run whose worker was lost
+// or stopped is not, and finds its answer.
+func TestMailboxGoesWithItsRun(t *testing.T) {
+	const holder, now = "process 1", boxoffice.Timestamp(1_780_000_000_000)
+	for _, test := range []struct {
+		verdict work.Verdict
+		stays   bool
+	}{{work.Done, false}, {work.Blocked, false}, {work.Again, false}, {work.Failed, false}, {work.Lost, true}, {work.Abandoned, true}, {"cancelled", false}} {
+		t.Run(string(test.verdict), func(t *testing.T) {
+			store := open(t, filepath.Join(t.TempDir(), "boxoffice.db"))
+			mailbox := sqlite.Mailbox{Store: store, Poll: time.Millisecond}
+			var job, panel work.Opened
+			for nonce, opens := range []func(work.Tx, work.Owner) error{
+				func(tx work.Tx, owner work.Owner) (err error) {
+					job, err = work.OpenJob(t.Context(), tx, owner, "research", "look", nil, work.Brief{}, now)
+					return err
+				},
+				func(tx work.Tx, owner work.Owner) (err error) {
+					panel, err = work.OpenOracle(t.Context(), tx, owner, boxoffice.Oracle{Question: "Is it?", PanelSize: 5}, now)
+					return err
+				},
+			} {
+				storetest.Admit(t, store, uint64(nonce), func(tx work.Tx, owner work.Owner) (work.Opened, error) {
+					return job, opens(tx, owner)
+				})
+			}
+			for _, run := range []work.Run{{Work: job.ID, Attempt: 1}, {Work: panel.ID, Position: 2, Attempt: 1}} {
+				if test.verdict == work.Blocked && run.Work == panel.ID {
+					continue // members are not blocked
+				}
+				assignment, err := store.Claim(t.Context(), run, holder, now+1000, now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				id := string(run.Work)
+				if err := mailbox.Open(t.Context(), id, run.Work, assignment.Node.Label()); err != nil {
+					t.Fatal(err)
+				}
+				if err := mailbox.Open(t.Context(), "other "+id, run.Work, "another"); err != nil {
+					t.Fatal(err)
+				}
+				if test.verdict == "cancelled" {
+					_, err = store.Cancel(t.Context(), run.Work, now)
+				} else {
+					err = store.Finish(t.Context(), run, holder, work.Result{Verdict: test.verdict, Choice: "yes"}, now)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := mailbox.Put(t.Context(), id, []byte("x")); (err == nil) != test.stays || err != nil && !errors.Is(err, work.ErrNotFound) {
+					t.Errorf("%s: %v", assignment.Node.Label(), err)
+				}
+				if _, err := mailbox.Put(t.Context(), "other "+id, []byte("x")); (err == nil) == (test.verdict == "cancelled") {
+					t.Errorf("another node's: %v", err)
+				}
+			}
+		})
 	}
 }

@@ -90,6 +90,17 @@ func (s *Store) Job(ctx context.Context, requester boxoffice.Requester, id boxof
 	return job, err
 }
 
+// Delivered returns those of the given jobs whose work is over: it was delivered,
+// or its delivery failed before the given moment.
+func (s *Store) Delivered(ctx context.Context, jobs []boxoffice.UUID, failedBefore boxoffice.Timestamp) ([]boxoffice.UUID, error) {
+	over, err := collect(ctx, s.readers, func(from row) (id boxoffice.UUID, err error) {
+		err = from.Scan(&id)
+		return id, err
+	}, `SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND state = 'completed'
+		AND (delivery ->> '$.failure' IS NULL OR updated_at < ?)`, document{jobs}, failedBefore)
+	return over, named(ctx, "read delivered jobs", err)
+}
+
 const selectOracle = `
 	SELECT ` + ownerColumns + `, id, state, question, panel_size, options, context, blocked_reason, answer, created_at, updated_at
 	FROM oracles `
@@ -107,7 +118,7 @@ func (s *Store) Oracle(ctx context.Context, requester boxoffice.Requester, id bo
 			return err
 		}
 		members, err := nodesOf(ctx, tx, id)
-		oracle.Tally = work.Tally(members)
+		oracle.Tally = work.Tally(oracle.Options, members)
 		for _, member := range members {
 			oracle.Members = append(oracle.Members, boxoffice.Member{
 				Number: member.Position + 1, State: member.State, Choice: member.Choice,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -79,35 +78,34 @@ func (t workTx) InsertSchedule(ctx context.Context, schedule work.Schedule) erro
 		schedule.RunsLeft, schedule.NextRunAt, cmp.Or(schedule.Missed, boxoffice.MissedSkip), schedule.CreatedAt, schedule.UpdatedAt)
 }
 
-func (t workTx) Job(ctx context.Context, id boxoffice.UUID) (work.Job, error) {
-	return queryWork(ctx, t.tx, scanJob, selectJob+"WHERE j.id = ?", id)
-}
-
-func (t workTx) NextVersion(ctx context.Context, id boxoffice.UUID) (boxoffice.Project, error) {
-	var project boxoffice.Project
-	err := t.tx.QueryRowContext(ctx, `
-		UPDATE jobs SET project_id = coalesce(project_id, ?), project_version = coalesce(project_version, 1)
-		WHERE id = ? RETURNING project_id`, boxoffice.NewUUID(), id).Scan(&project.ID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return boxoffice.Project{}, work.ErrNotFound
+func (t workTx) NextVersion(ctx context.Context, id boxoffice.UUID) (work.Job, error) {
+	if err := t.change(ctx, "next version", `
+		UPDATE jobs SET project_id = coalesce(project_id, ?), project_version = coalesce(project_version, 1) WHERE id = ?`,
+		boxoffice.NewUUID(), id,
+	); err != nil {
+		return work.Job{}, err
+	}
+	job, err := queryWork(ctx, t.tx, scanJob, selectJob+"WHERE j.id = ?", id)
+	if err == nil {
+		err = t.tx.QueryRowContext(ctx, "SELECT max(project_version) + 1, count(*) + 1 FROM jobs WHERE project_id = ?", job.Project.ID).
+			Scan(&job.Project.Version, &job.Project.Of)
 	}
 	if err != nil {
-		return boxoffice.Project{}, fmt.Errorf("next version: %w", err)
+		return work.Job{}, fmt.Errorf("next version: %w", err)
 	}
-	err = t.tx.QueryRowContext(ctx, `SELECT max(project_version) + 1, count(*) + 1 FROM jobs WHERE project_id = ?`, project.ID).
-		Scan(&project.Version, &project.Of)
-	if err != nil {
-		return boxoffice.Project{}, fmt.Errorf("next version: %w", err)
-	}
-	return project, nil
+	return job, nil
 }
 
 func (t workTx) AnswerJob(ctx context.Context, id boxoffice.UUID, answer work.Answer) error {
-	if err := t.change(ctx, "answer job", `
-		INSERT INTO job_answers (order_id, job_id, text, at) SELECT ?, id, ?, ? FROM jobs WHERE id = ?`,
-		answer.OrderID, answer.Text, answer.At, id,
-	); err != nil {
-		return err
+	kept, err := affects(ctx, t.tx, `
+		INSERT INTO job_answers (order_id, job_id, text, at) SELECT ?, id, ?, ? FROM jobs WHERE id = ? AND state <> 'completed'`,
+		answer.OrderID, answer.Text, answer.At, id)
+	if err != nil {
+		return fmt.Errorf("answer job: %w", err)
+	}
+	if !kept {
+		_, err := queryWork(ctx, t.tx, scanJob, selectJob+"WHERE j.id = ?", id)
+		return cmp.Or(err, work.ErrEnded)
 	}
 	nodes, err := nodesOf(ctx, t.tx, id)
 	if err != nil {
@@ -128,8 +126,8 @@ func (t workTx) AnswerJob(ctx context.Context, id boxoffice.UUID, answer work.An
 func (t workTx) AddRuns(ctx context.Context, id boxoffice.UUID, runs int64, now boxoffice.Timestamp) error {
 	return t.change(ctx, "add runs", `
 		UPDATE schedules
-		SET runs_bought = runs_bought + ?1, runs_left = runs_left + ?1, state = 'active', updated_at = ?2,
-		    next_run_at = CASE state WHEN 'ended' THEN ?2 + interval_minutes * ?3 ELSE next_run_at END
+		SET runs_bought = runs_bought + ?1, runs_left = runs_left + ?1, state = 'active', updated_at = ?2, stopped_at = NULL,
+		    next_run_at = CASE WHEN state = 'ended' OR stopped_at IS NOT NULL THEN ?2 + interval_minutes * ?3 ELSE next_run_at END
 		WHERE id = ?4`, runs, now, time.Minute.Milliseconds(), id)
 }
 

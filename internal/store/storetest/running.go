@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -105,7 +106,7 @@ var runningTests = map[string]func(*testing.T, Store){
 		same(t, lapsed, []work.Held(nil))
 		lapsed, err = store.Lapsed(t.Context(), now+2*minute+1, 10)
 		fatal(t, err)
-		same(t, lapsed, []work.Held{{Run: run, Holder: holder, Kind: work.NodeAgent}})
+		same(t, lapsed, []work.Held{{Run: run, Holder: holder}})
 		finish(t, store, run, work.Result{Verdict: work.Again})
 		kept, err = store.Renew(t.Context(), holder, now)
 		fatal(t, err)
@@ -114,6 +115,59 @@ var runningTests = map[string]func(*testing.T, Store){
 		wantError(t, err, work.ErrLost) // its second attempt is due now
 		run.Attempt++
 		same(t, claim(t, store, run).Node.Failures, 1)
+	},
+
+	// A lost worker is counted, and no failure; an input begins the count anew.
+	"LostWorkers": func(t *testing.T, store Store) {
+		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
+		for losses := range 3 {
+			same(t, claim(t, store, run).Node.Failures, 0)
+			lapsed, err := store.Lapsed(t.Context(), now+minute+1, 10)
+			fatal(t, err)
+			same(t, lapsed, []work.Held{{Run: run, Holder: holder, Losses: losses}})
+			finish(t, store, run, work.Result{Verdict: work.Lost, Reason: "its worker was lost"})
+			run.Attempt++
+		}
+		claim(t, store, run)
+		finish(t, store, run, work.Result{Verdict: work.Failed, Reason: "its worker was lost"})
+		admit(t, store, alice, 2, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
+			return work.ContinueJob(t.Context(), tx, owner, run.Work, "try again", now)
+		})
+		run.Attempt++
+		claim(t, store, run)
+		lapsed, err := store.Lapsed(t.Context(), now+minute+1, 10)
+		fatal(t, err)
+		same(t, lapsed, []work.Held{{Run: run, Holder: holder}})
+	},
+
+	// Whose work is over: it was delivered, or its delivery failed a while ago.
+	"Delivered": func(t *testing.T, store Store) {
+		deliveries := []*boxoffice.Delivery{
+			{RepoURL: "https://example.com/r.git", Commit: fmt.Sprintf("%040x", 7), DeliveredAt: pointer(now)}, {Failure: "refused"}, nil,
+		}
+		var jobs []boxoffice.UUID
+		for i, delivery := range deliveries {
+			id := runnable(t, store, uint64(i))
+			jobs = append(jobs, id)
+			for position := range 3 {
+				run := work.Run{Work: id, Position: position, Attempt: 1}
+				claim(t, store, run)
+				if position < 2 {
+					finish(t, store, run, work.Result{Verdict: work.Done})
+				} else if delivery != nil {
+					finish(t, store, run, work.Result{Verdict: work.Done, Delivery: delivery})
+				}
+			}
+		}
+		asked := append([]boxoffice.UUID{boxoffice.NewUUID()}, jobs...)
+		over, err := store.Delivered(t.Context(), asked, now)
+		fatal(t, err)
+		same(t, over, jobs[:1])
+		over, err = store.Delivered(t.Context(), asked, now+minute)
+		fatal(t, err)
+		slices.Sort(over)
+		slices.Sort(jobs[:2])
+		same(t, over, jobs[:2])
 	},
 
 	"BlockedAndAnswered": func(t *testing.T, store Store) {

@@ -33,7 +33,9 @@ type Store interface {
 	payment.History
 	work.Store
 	engine.Store
+	engine.Schedules
 	action.Originals
+	Cancel(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp) (work.Cancelled, error)
 }
 
 // Open returns an empty store that lives as long as the test.
@@ -46,7 +48,7 @@ func Run(t *testing.T, open Open) {
 		tests map[string]func(*testing.T, Store)
 	}{
 		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests}, {"History", historyTests},
-		{"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Faults", faultTests},
+		{"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Cancellation", cancelTests}, {"Faults", faultTests},
 	}
 	for _, subject := range subjects {
 		t.Run(subject.name, func(t *testing.T) {

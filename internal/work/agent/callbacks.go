@@ -6,16 +6,21 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 	"time"
+
+	"boxoffice"
+	"boxoffice/internal/work"
 )
 
 // Mailbox keeps what agents answered later. A mailbox over the database lets
 // the answer reach a run in another process, or one that began after a restart.
 // Ids tell nothing of the work and are never reused for another task.
 type Mailbox interface {
+	// Open makes a box for the answer to a task of a node, unless there is one. It
+	// is there until the run of the node is over.
+	Open(ctx context.Context, id string, of boxoffice.UUID, node string) error
 	// Put keeps an answer under an id, unless there is one, and returns the one
-	// that is kept.
+	// that is kept, or work.ErrNotFound if there is no box.
 	Put(ctx context.Context, id string, answer []byte) (kept []byte, err error)
 	// Wait returns the answer that is kept under an id, when there is one.
 	Wait(ctx context.Context, id string) (answer []byte, err error)
@@ -33,7 +38,8 @@ type CallbacksConfig struct {
 // later. The body is an Answer, signed like the task was and with the task's
 // webhook-id, which is {id}; so an answer can't be used for another task. Its
 // statuses: 204 kept, also if the same is sent again; 400 not an answer; 401
-// not signed, or too old; 404 no such task; 409 answered otherwise before.
+// not signed, or too old; 404 no such task, or its run is over; 409 answered
+// otherwise before.
 type Callbacks struct{ CallbacksConfig }
 
 // NewCallbacks returns the handler.
@@ -56,6 +62,8 @@ func (c *Callbacks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, detail, status)
 }
 
+const noSuchTask = "no such task, or it is over"
+
 func (c *Callbacks) take(w http.ResponseWriter, r *http.Request) (status int, detail string) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -64,7 +72,7 @@ func (c *Callbacks) take(w http.ResponseWriter, r *http.Request) (status int, de
 	id := r.PathValue("id")
 	secret, ok := c.owner(id)
 	if !ok {
-		return http.StatusNotFound, "no such task"
+		return http.StatusNotFound, noSuchTask
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.MaxBody))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -88,6 +96,8 @@ func (c *Callbacks) take(w http.ResponseWriter, r *http.Request) (status int, de
 	}
 	kept, err := c.Mailbox.Put(r.Context(), id, body)
 	switch {
+	case errors.Is(err, work.ErrNotFound):
+		return http.StatusNotFound, noSuchTask
 	case err != nil:
 		return http.StatusServiceUnavailable, "try again"
 	case !bytes.Equal(kept, body):
@@ -103,72 +113,4 @@ func (c *Callbacks) owner(id string) (Secret, bool) {
 		}
 	}
 	return Secret{}, false
-}
-
-// Memory is a Mailbox in memory, for one process. It keeps the newest answers.
-type Memory struct {
-	most int
-
-	mu      sync.Mutex
-	answers map[string][]byte
-	order   []string
-	waiting map[string]chan struct{}
-}
-
-// NewMemory returns a mailbox that keeps at most as many answers as most.
-func NewMemory(most int) *Memory {
-	return &Memory{most: most, answers: map[string][]byte{}, waiting: map[string]chan struct{}{}}
-}
-
-// Put implements Mailbox.
-func (m *Memory) Put(_ context.Context, id string, answer []byte) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if kept, ok := m.answers[id]; ok {
-		return kept, nil
-	}
-	m.answers[id] = answer
-	m.order = append(m.order, id)
-	if len(m.order) > m.most {
-		delete(m.answers, m.order[0])
-		m.order = m.order[1:]
-	}
-	if arrived, ok := m.waiting[id]; ok {
-		close(arrived)
-		delete(m.waiting, id)
-	}
-	return answer, nil
-}
-
-// Wait implements Mailbox.
-func (m *Memory) Wait(ctx context.Context, id string) ([]byte, error) {
-	for {
-		m.mu.Lock()
-		answer, ok := m.answers[id]
-		arrived := m.waiting[id]
-		if !ok && arrived == nil {
-			arrived = make(chan struct{})
-			m.waiting[id] = arrived
-		}
-		m.mu.Unlock()
-		if ok {
-			return answer, nil
-		}
-		select {
-		case <-arrived:
-		case <-ctx.Done():
-			m.leave(id, arrived)
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// leave forgets who waited. Others that wait for the same look again.
-func (m *Memory) leave(id string, arrived chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.waiting[id] == arrived {
-		close(arrived)
-		delete(m.waiting, id)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"boxoffice/internal/strictjson"
+	"boxoffice/internal/work/folder"
 )
 
 // CommandConfig describes an agent that is a program of this machine.
@@ -132,7 +133,7 @@ func (c *Command) Run(ctx context.Context, workspace string, task Task) (Report,
 	if err != nil {
 		return report, fmt.Errorf("agent: scratch: %w", err)
 	}
-	defer discard(scratch)
+	defer folder.Remove(scratch)
 	order, err := c.order(workspace, scratch)
 	if err != nil {
 		return report, err
@@ -298,19 +299,4 @@ func realFolder(path string) error {
 		return errors.New("agent: workspace: must not be reached through a link")
 	}
 	return nil
-}
-
-// discard removes a folder that an agent wrote in. It may have taken its own
-// permissions away.
-func discard(folder string) {
-	if os.RemoveAll(folder) == nil {
-		return
-	}
-	filepath.WalkDir(folder, func(path string, entry os.DirEntry, _ error) error {
-		if entry != nil && entry.IsDir() {
-			os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	os.RemoveAll(folder)
 }

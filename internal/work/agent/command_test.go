@@ -125,6 +125,7 @@ func TestPanel(t *testing.T) {
 		{[]string{"yes", "no"}, `{"outcome":"done","summary":"because"}`, true},
 		{nil, `{"outcome":"done","summary":"because","choice":"42 km"}`, false},
 		{nil, `{"outcome":"done","summary":"because","choice":""}`, true},
+		{nil, `{"outcome":"done","summary":"because","choice":" \n "}`, true},
 	}
 	for _, test := range tests {
 		command := newCommand(t, agent.CommandConfig{Argv: printed(test.output)})

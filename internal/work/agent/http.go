@@ -83,7 +83,13 @@ func (h *HTTP) Run(ctx context.Context, workspace string, task Task) (Report, er
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.Timeout, errTime)
 	defer cancel()
-	answer, err := h.ask(ctx, id, document)
+	if h.Callback != "" {
+		err = h.Mailbox.Open(ctx, id, task.Job, task.Node)
+	}
+	var answer []byte
+	if err == nil {
+		answer, err = h.ask(ctx, id, document)
+	}
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause

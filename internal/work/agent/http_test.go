@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"boxoffice"
+	"boxoffice/internal/store/sqlite"
 	"boxoffice/internal/work/agent"
 )
 
@@ -110,6 +110,21 @@ type remote struct {
 	callbacks *httptest.Server
 }
 
+// newMailbox is the one of the service, on a store of its own.
+func newMailbox(t *testing.T) agent.Mailbox {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "boxoffice.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return sqlite.Mailbox{Store: store, Poll: time.Millisecond}
+}
+
 func newRemote(t *testing.T, mailbox agent.Mailbox, behave func(w http.ResponseWriter, r *http.Request, task agent.Task)) remote {
 	t.Helper()
 	key := secret(t, vectorSecret)
@@ -146,7 +161,7 @@ func newRemote(t *testing.T, mailbox agent.Mailbox, behave func(w http.ResponseW
 
 func TestAnswersAtOnce(t *testing.T) {
 	sent := agent.Task{Job: boxoffice.NewUUID(), Node: "n", Objective: "write", Answers: []string{"yes"}}
-	r := newRemote(t, agent.NewMemory(10), func(w http.ResponseWriter, r *http.Request, got agent.Task) {
+	r := newRemote(t, newMailbox(t), func(w http.ResponseWriter, r *http.Request, got agent.Task) {
 		if want := r.Header.Get("Webhook-Id"); !strings.HasSuffix(got.Callback, "/callbacks/"+want) {
 			t.Errorf("called back at %q, want %q", got.Callback, want)
 		}
@@ -186,7 +201,7 @@ func TestFailuresOverHTTP(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := newRemote(t, agent.NewMemory(10), func(w http.ResponseWriter, _ *http.Request, _ agent.Task) {
+			r := newRemote(t, newMailbox(t), func(w http.ResponseWriter, _ *http.Request, _ agent.Task) {
 				if test.header[0] != "" {
 					w.Header().Set(test.header[0], test.header[1])
 				}
@@ -206,7 +221,7 @@ func TestFailuresOverHTTP(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	r := newRemote(t, agent.NewMemory(10), func(http.ResponseWriter, *http.Request, agent.Task) { panic(http.ErrAbortHandler) })
+	r := newRemote(t, newMailbox(t), func(http.ResponseWriter, *http.Request, agent.Task) { panic(http.ErrAbortHandler) })
 	_, err := r.Run(t.Context(), workspace(t), agent.Task{Job: boxoffice.NewUUID()})
 	if !errors.Is(err, agent.ErrUnreachable) || !agent.Retryable(err) || strings.Contains(err.Error(), "hidden") {
 		t.Error(err)
@@ -232,7 +247,7 @@ func deliver(t *testing.T, url, id, body string, at time.Time) int {
 func TestAnswersLater(t *testing.T) {
 	type asked struct{ id, callback string }
 	tasks := make(chan asked, 1)
-	mailbox := agent.NewMemory(10)
+	mailbox := newMailbox(t)
 	r := newRemote(t, mailbox, func(w http.ResponseWriter, r *http.Request, task agent.Task) {
 		tasks <- asked{r.Header.Get("Webhook-Id"), task.Callback}
 		w.WriteHeader(http.StatusAccepted)
@@ -301,7 +316,7 @@ func TestAnswersLater(t *testing.T) {
 }
 
 func TestNeverAnswersLater(t *testing.T) {
-	mailbox := agent.NewMemory(10)
+	mailbox := newMailbox(t)
 	asked := make(chan struct{}, 2)
 	r := newRemote(t, mailbox, func(w http.ResponseWriter, _ *http.Request, _ agent.Task) {
 		w.WriteHeader(http.StatusAccepted)
@@ -321,23 +336,6 @@ func TestNeverAnswersLater(t *testing.T) {
 	go func() { <-asked; cancel() }()
 	if _, err := r.Run(ctx, workspace(t), agent.Task{Job: boxoffice.NewUUID()}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
-	}
-}
-
-func TestMemoryMailbox(t *testing.T) {
-	mailbox := agent.NewMemory(2)
-	for _, id := range []string{"a", "b", "a", "c"} {
-		if kept, err := mailbox.Put(t.Context(), id, []byte(id)); err != nil || !bytes.Equal(kept, []byte(id)) {
-			t.Errorf("%s: got %q, %v", id, kept, err)
-		}
-	}
-	if kept, _ := mailbox.Put(t.Context(), "b", []byte("other")); string(kept) != "b" {
-		t.Errorf("got %q", kept)
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := mailbox.Wait(gone, "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("the oldest is kept: %v", err)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"boxoffice/internal/work/folder"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -59,7 +61,7 @@ func supervise(leash, status *os.File) {
 		end.Error = fmt.Sprint("supervisor: ", err)
 		return
 	}
-	defer discard(o.Scratch)
+	defer folder.Remove(o.Scratch)
 	cut := make(chan struct{})
 	go func() {
 		io.Copy(io.Discard, orders)

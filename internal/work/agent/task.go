@@ -153,7 +153,7 @@ func (a Answer) check(panel *Panel) error {
 			return refuse("/reason", "must be absent when done")
 		case panel == nil && a.Choice != "":
 			return refuse("/choice", "must be absent without a panel")
-		case panel != nil && a.Choice == "":
+		case panel != nil && strings.TrimSpace(a.Choice) == "":
 			return refuse("/choice", "is required of a panel's member")
 		case panel != nil && len(panel.Options) > 0 && !slices.Contains(panel.Options, a.Choice):
 			return refuse("/choice", "must be one of the options")

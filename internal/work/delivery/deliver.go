@@ -144,7 +144,7 @@ func (g *Git) publish(ctx context.Context, id boxoffice.UUID, job work.Job, comm
 	}
 	name := "boxoffice/" + string(id)
 	push := call{repo: g.repo(id), protocols: to.protocols}
-	if credential, ok := g.config.Credentials[to.host]; ok {
+	if credential, ok := g.credentials[to.host]; ok {
 		push.env = []string{ // not an argument, which every process of the machine can read
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.extraHeader",
 			"GIT_CONFIG_VALUE_0=Authorization: Basic " + credential.basic(),

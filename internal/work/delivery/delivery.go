@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/work/folder"
 )
 
 // Config is what New needs. Dir and BaseURL are required.
@@ -88,6 +89,8 @@ type Git struct {
 	hosts   Hosts
 	secrets []string
 	reads   chan struct{}
+
+	credentials map[string]Credential // by hostName
 }
 
 // New checks the configuration and the git program that PATH names.
@@ -118,12 +121,13 @@ func New(config Config) (*Git, error) {
 	}
 	g := &Git{
 		config: config, author: author.Name + " <" + author.Address + ">",
-		hosts: hosts, reads: make(chan struct{}, config.MaxReads),
+		hosts: hosts, credentials: make(map[string]Credential), reads: make(chan struct{}, config.MaxReads),
 	}
 	for host, credential := range config.Credentials {
-		if !g.hosts[host] {
+		if !g.hosts[hostName(host)] {
 			return nil, fmt.Errorf("delivery: credentials for %q, which is not an allowed host", host)
 		}
+		g.credentials[hostName(host)] = credential
 		g.secrets = append(g.secrets, credential.Password, credential.basic())
 	}
 	for _, variable := range config.Env {
@@ -137,6 +141,11 @@ func New(config Config) (*Git, error) {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return nil, fmt.Errorf("delivery: %w", err)
 		}
+	}
+	// A workspace has to be what it is called: agents are allowed to write below
+	// its name, and not where a link leads.
+	if g.config.Dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, fmt.Errorf("delivery: %w", err)
 	}
 	return g, errors.Join(g.checkVersion(), g.sweep())
 }
@@ -211,11 +220,11 @@ func (g *Git) build(path string, fill func(folder string) error) error {
 // sweep removes what a process that was killed left unfinished. Other processes
 // may be at work, so it leaves what is younger than any command can be.
 func (g *Git) sweep() error {
-	folders, err := os.ReadDir(g.unfinished())
-	for _, folder := range folders {
-		info, gone := folder.Info()
+	entries, err := os.ReadDir(g.unfinished())
+	for _, entry := range entries {
+		info, gone := entry.Info()
 		if gone == nil && g.config.Now().Sub(info.ModTime()) > max(24*time.Hour, 10*g.config.Timeout) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(g.unfinished(), folder.Name())))
+			err = errors.Join(err, folder.Remove(filepath.Join(g.unfinished(), entry.Name())))
 		}
 	}
 	return err

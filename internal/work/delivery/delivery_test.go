@@ -422,3 +422,23 @@ func TestNew(t *testing.T) {
 		t.Errorf("with an old git: %v", err)
 	}
 }
+
+// A folder that a link leads to is known by its real name, which agents are
+// held to.
+func TestDirBehindALink(t *testing.T) {
+	real, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	g, err := delivery.New(delivery.Config{Dir: link, BaseURL: "https://boxoffice.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := g.Workspace(t.Context(), work.Job{Job: boxoffice.Job{ID: boxoffice.NewUUID(), Objective: "look"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resolved, err := filepath.EvalSymlinks(dir); err != nil || resolved != dir {
+		t.Errorf("the workspace %s is %s (%v)", dir, resolved, err)
+	}
+}

@@ -29,7 +29,7 @@ type remote struct {
 }
 
 // Hosts are those that a requester's repoUrl may name, as they stand in an
-// address: "git.example" or "git.example:8443".
+// address: "git.example" or "git.example:8443"; by their hostName.
 type Hosts map[string]bool
 
 // NewHosts reads a list of hosts.
@@ -39,7 +39,7 @@ func NewHosts(list []string) (Hosts, error) {
 		if !hostPattern.MatchString(host) {
 			return nil, fmt.Errorf("delivery: allowed host %q is not the host of an address", host)
 		}
-		hosts[strings.ToLower(host)] = true
+		hosts[hostName(host)] = true
 	}
 	return hosts, nil
 }
@@ -74,7 +74,7 @@ func (h Hosts) remote(address string) (remote, error) {
 	}
 	host := strings.ToLower(u.Host)
 	if u.Scheme == "https" {
-		host = strings.TrimSuffix(host, ":443")
+		host = hostName(host)
 	}
 	if !hostPattern.MatchString(host) || !h[host] {
 		return refuse("this service does not deliver to that host")
@@ -85,6 +85,10 @@ func (h Hosts) remote(address string) (remote, error) {
 	}
 	return remote{url: u.Scheme + "://" + host + path, host: host, protocols: u.Scheme}, nil
 }
+
+// hostName is how a host is known, however it is written: in lower case, and
+// without the port that https has anyway.
+func hostName(host string) string { return strings.TrimSuffix(strings.ToLower(host), ":443") }
 
 func loopback(host string) bool {
 	address := net.ParseIP(host)

@@ -352,3 +352,20 @@ func TestHostileAddresses(t *testing.T) {
 	}
 	h.workspace(newJob(func(j *work.Job) { j.Brief.RepoURL = f.URL + "/theirs.git" })) // the one that is allowed
 }
+
+// The port that https has anyway makes no other host, in the configuration or in
+// an address.
+func TestAllowedHostWithItsPort(t *testing.T) {
+	h := open(t, func(c *delivery.Config) {
+		c.AllowedHosts = []string{"127.0.0.1:443"}
+		c.Credentials = map[string]delivery.Credential{"127.0.0.1": {Username: "bot", Password: "hunter2hunter2"}}
+	})
+	for _, address := range []string{"https://127.0.0.1/r.git", "https://127.0.0.1:443/r.git"} {
+		job := newJob(func(j *work.Job) { j.Brief.RepoURL = address })
+		_, err := h.Workspace(t.Context(), job)
+		failure, ok := errors.AsType[*work.Failure](err)
+		if !ok || !strings.HasPrefix(failure.Text, "git ls-remote") { // it was asked
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

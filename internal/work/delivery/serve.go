@@ -212,7 +212,8 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, kind string, head
 	// A pack takes as long as the command may take, whatever other answers may,
 	// and no longer: a client that stopped reading must not hold a write that
 	// outlives this handler.
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.git.config.Timeout))
+	connection := http.NewResponseController(w)
+	connection.SetWriteDeadline(time.Now().Add(s.git.config.Timeout))
 
 	w.Header().Set("Content-Type", "application/x-"+uploadPack+"-"+kind)
 	w.Header().Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
@@ -225,6 +226,10 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, kind string, head
 	switch {
 	case err == nil:
 		out.Write(nil)
+		if connection.Flush() != nil {
+			panic(http.ErrAbortHandler)
+		}
+		connection.SetWriteDeadline(time.Time{}) // of this answer, not of those after it on the connection
 	case !out.begun:
 		unavailable(w)
 	default:

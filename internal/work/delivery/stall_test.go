@@ -55,3 +55,45 @@ func TestClientThatStopsReading(t *testing.T) {
 		t.Errorf("the answer was not broken off: %v", fault)
 	}
 }
+
+// The time that an answer may take is not that of the answers after it on the
+// same connection.
+func TestConnectionOutlivesItsAnswers(t *testing.T) {
+	s := openShop(t, nil)
+	s.deliver(s.job, s.workspace(s.job))
+	deadlines := make(chan time.Time, 8)
+	handler := s.Handler(owners{s.job.ID: s.token.Requester()})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(watched{w, deadlines}, r)
+	}))
+	defer server.Close()
+	request, err := http.NewRequest(http.MethodGet, server.URL+s.path()+"/info/refs?service=git-upload-pack", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+s.token.Reveal())
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK || len(text) == 0 {
+		t.Fatalf("%s: %q, %v", response.Status, text, err)
+	}
+	if begun, ended := <-deadlines, <-deadlines; begun.IsZero() || !ended.IsZero() {
+		t.Errorf("an answer's deadline is %v, and %v after it", begun, ended)
+	}
+}
+
+// watched tells the deadlines that are set on a connection.
+type watched struct {
+	http.ResponseWriter
+	deadlines chan time.Time
+}
+
+func (w watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w watched) SetWriteDeadline(deadline time.Time) error {
+	w.deadlines <- deadline
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(deadline)
+}

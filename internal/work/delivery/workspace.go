@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/work"
+	"boxoffice/internal/work/folder"
 )
 
 // branch is where a job's work stands in its own repository.
@@ -46,15 +48,44 @@ func (g *Git) Workspace(ctx context.Context, job work.Job) (string, error) {
 	return dir, nil
 }
 
+// Workspaces returns the jobs that have a workspace.
+func (g *Git) Workspaces() ([]boxoffice.UUID, error) {
+	entries, err := os.ReadDir(g.workspaces())
+	var jobs []boxoffice.UUID
+	for _, entry := range entries {
+		if id, err := boxoffice.ParseUUID(entry.Name()); err == nil && entry.IsDir() {
+			jobs = append(jobs, id)
+		}
+	}
+	return jobs, err
+}
+
 // Discard removes a job's workspace, once nothing more will be delivered from
-// it. The repository stays.
+// it. The repository stays. It takes the folder away before it empties it, so
+// that nobody finds half a workspace, also after a crash.
 func (g *Git) Discard(id boxoffice.UUID) error {
 	id, err := boxoffice.ParseUUID(string(id))
 	if err != nil {
 		return fmt.Errorf("delivery: job id %w", err)
 	}
-	return os.RemoveAll(g.workspace(id))
+	away, err := g.Scratch()
+	if err != nil {
+		return err
+	}
+	defer folder.Remove(away)
+	if info, err := os.Lstat(g.workspace(id)); err == nil && info.IsDir() {
+		os.Chmod(g.workspace(id), 0o700) // an agent may have taken the right to move it
+	}
+	err = os.Rename(g.workspace(id), filepath.Join(away, string(id)))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, folder.Remove(away))
 }
+
+// Scratch returns a new empty folder. The caller removes it; what a killed
+// process left is removed when the next one starts, after a day.
+func (g *Git) Scratch() (string, error) { return os.MkdirTemp(g.unfinished(), "") }
 
 func (g *Git) fillRepo(ctx context.Context, job work.Job, repo string) error {
 	if _, err := g.git(ctx, call{}, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--", repo); err != nil {

@@ -41,6 +41,13 @@ type Store interface {
 	// Requeue queues again what was due before the given moment and that the
 	// queue has no entry for.
 	Requeue(ctx context.Context, before, now boxoffice.Timestamp, limit int) (int, error)
+	// Delivered returns those of the jobs that are completed, those whose delivery
+	// failed only if that was before the given moment.
+	Delivered(ctx context.Context, jobs []boxoffice.UUID, failedBefore boxoffice.Timestamp) ([]boxoffice.UUID, error)
+}
+
+// Schedules keeps what is opened again and again. Every method is one transaction.
+type Schedules interface {
 	// DueSchedules returns the schedules that have a run due.
 	DueSchedules(ctx context.Context, now boxoffice.Timestamp, limit int) ([]boxoffice.UUID, error)
 	// RunSchedule takes the due run of a schedule and keeps what open creates
@@ -57,6 +64,13 @@ type Deliverer interface {
 	// Deliver delivers the workspace. What the requester's side did wrong is in
 	// the delivery; an error is a fault of ours.
 	Deliver(ctx context.Context, job work.Job, workspace string) (boxoffice.Delivery, error)
+	// Scratch returns an empty folder in which a member of a panel runs, and which
+	// the caller removes; if it dies, Scratch of another process does, in time.
+	Scratch() (string, error)
+	// Workspaces returns the jobs that have a workspace.
+	Workspaces() ([]boxoffice.UUID, error)
+	// Discard removes the workspace of a job that is over.
+	Discard(job boxoffice.UUID) error
 }
 
 // Open opens the work of a run of a schedule: the action with its prepared input.
@@ -65,6 +79,7 @@ type Open func(ctx context.Context, tx work.Tx, owner work.Owner, action string,
 // Config is what New needs. Every field without a default is required.
 type Config[TTx any] struct {
 	Store     Store
+	Schedules Schedules
 	Driver    riverdriver.Driver[TTx] // of the same database
 	Queue     string                  // in which the store puts runs
 	Deliverer Deliverer
@@ -79,6 +94,7 @@ type Config[TTx any] struct {
 	Attempts    int           // failed runs of a node after which it is given up; default 3
 	Backoff     time.Duration // until the first retry, doubling; default 5s
 	Lease       time.Duration // how long a process that fell silent keeps its runs; default 30s
+	Heartbeat   time.Duration // how often a process says that it has its runs, and hears that one was cancelled; default 2s
 	Poll        time.Duration // how often the queue is asked; default 250ms
 	Scheduling  time.Duration // how often schedules are looked at; default 5s
 
@@ -108,6 +124,7 @@ func New[TTx any](config Config[TTx]) (*Engine[TTx], error) {
 	config.Attempts = orDefault(config.Attempts, 3)
 	config.Backoff = orDefault(config.Backoff, 5*time.Second)
 	config.Lease = orDefault(config.Lease, 30*time.Second)
+	config.Heartbeat = orDefault(config.Heartbeat, 2*time.Second)
 	config.Poll = orDefault(config.Poll, 250*time.Millisecond)
 	config.Scheduling = orDefault(config.Scheduling, 5*time.Second)
 	if config.Now == nil {
@@ -152,7 +169,10 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	if err := e.start(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	var tidying sync.WaitGroup
+	tidying.Go(func() { e.tidy(ctx) })
 	e.keep(ctx)
+	tidying.Wait()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	if err := e.client.StopAndCancel(stopping); err != nil {
@@ -183,12 +203,22 @@ func (e *Engine[TTx]) start(ctx context.Context) error {
 }
 
 // keep holds on to the runs of this process, and gives back those that others
-// let go, until ctx ends.
+// let go, until ctx ends. A process that was away itself, because the database
+// was or the machine slept, does not know who is silent and who was kept from
+// speaking: it gives the others a lease to renew first.
 func (e *Engine[TTx]) keep(ctx context.Context) {
-	tick := time.NewTicker(e.Lease / 3)
+	tick := time.NewTicker(min(e.Lease/3, e.Heartbeat))
 	defer tick.Stop()
+	last, patient := e.Now(), time.Time{}
 	for {
-		if err := errors.Join(e.renew(ctx), e.rescue(ctx)); err != nil && ctx.Err() == nil {
+		now := e.Now()
+		if now.Sub(last) > e.Lease/2 {
+			patient = now.Add(e.Lease)
+		}
+		err := errors.Join(e.renew(ctx), e.rescue(ctx, now.Before(patient)))
+		if err == nil {
+			last = now
+		} else if ctx.Err() == nil {
 			e.Log.ErrorContext(ctx, "runs could not be kept; it will be tried again", "err", err)
 		}
 		select {
@@ -234,15 +264,23 @@ func (e *Engine[TTx]) renew(ctx context.Context) error {
 
 const rescueAtOnce = 100
 
-// rescue gives back the runs of processes that fell silent, and queues what the
-// queue lost.
-func (e *Engine[TTx]) rescue(ctx context.Context) error {
+// mostLosses is how many workers a node may cost. They are no failures of its
+// agent: a machine may have gone down. But what takes its worker with it every
+// time, by memory for one, has to end.
+const mostLosses = 5
+
+// rescue gives back the runs of processes that fell silent, unless it is to be
+// patient with them, and queues what the queue lost.
+func (e *Engine[TTx]) rescue(ctx context.Context, patient bool) error {
 	lapsed, err := e.Store.Lapsed(ctx, e.now(), rescueAtOnce)
-	if err != nil {
+	if err != nil || patient {
 		return err
 	}
 	for _, held := range lapsed {
-		result := e.failed(held.Kind, held.Failures, true, "its worker was lost", 0)
+		result := work.Result{Verdict: work.Lost, Reason: "its worker was lost"}
+		if held.Losses+1 >= mostLosses {
+			result = work.Result{Verdict: work.Failed, Reason: fmt.Sprintf("its worker was lost %d times", mostLosses)}
+		}
 		err := e.Store.Finish(ctx, held.Run, held.Holder, result, e.now())
 		switch {
 		case errors.Is(err, work.ErrLost):

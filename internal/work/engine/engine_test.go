@@ -143,6 +143,56 @@ func TestAnswerWhileRunning(t *testing.T) {
 	}
 }
 
+// Nor is one that was paid while a run was on its way to fail for good: the
+// node begins anew with it. If it was the delivery, the last node does.
+func TestAnswerWhileFailing(t *testing.T) {
+	for name, failing := range map[string]string{"a node": "main", "the delivery": "delivery"} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			id := p.openJob("look")
+			started, goOn := make(chan struct{}, 1), make(chan struct{})
+			fail := func(node string, told int64) bool {
+				if node != failing || told > 0 {
+					return false
+				}
+				started <- struct{}{}
+				<-goOn
+				return true
+			}
+			var told atomic.Int64
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+				told.Store(int64(len(task.Answers)))
+				if fail("main", told.Load()) {
+					return agent.Answer{}, &agent.Failure{Kind: agent.Exited, Code: 64}
+				}
+				return done(fmt.Sprint(task.Answers))
+			}), func(c *config) {
+				c.Attempts = 1
+				c.Deliverer = breaks{new(delivers), func() bool { return fail("delivery", told.Load()) }}
+			})
+			<-started
+			p.carryOn(id, "and there")
+			close(goOn)
+			if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "[and there]" || node.Attempts != 2 {
+				t.Errorf("%+v", node)
+			}
+		})
+	}
+}
+
+// breaks cannot deliver when it is told so.
+type breaks struct {
+	*delivers
+	broken func() bool
+}
+
+func (b breaks) Deliver(ctx context.Context, job work.Job, workspace string) (boxoffice.Delivery, error) {
+	if b.broken() {
+		return boxoffice.Delivery{}, errors.New("broken")
+	}
+	return b.delivers.Deliver(ctx, job, workspace)
+}
+
 func TestRetries(t *testing.T) {
 	failure := &agent.Failure{Kind: agent.Exited, Code: 3, Detail: "the operator's secret", Retryable: true}
 	for name, test := range map[string]struct {
@@ -210,6 +260,34 @@ func TestOracle(t *testing.T) {
 	}
 }
 
+// Without options the members' own words are counted, however they write them.
+func TestOracleOfFreeText(t *testing.T) {
+	for name, test := range map[string]struct {
+		options, said []string
+		want          []boxoffice.Votes
+	}{
+		"free text": {nil, []string{" Café\u00a0 Central ", "tea house", "CAFE\u0301 central", "café central", "Tea House\n"},
+			[]boxoffice.Votes{{Choice: "Café\u00a0 Central", Votes: 3}, {Choice: "tea house", Votes: 2}}},
+		"options": {[]string{"A", "a"}, []string{"A", "a", "a", "A", "a"},
+			[]boxoffice.Votes{{Choice: "a", Votes: 3}, {Choice: "A", Votes: 2}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			id := p.openOracle(5, test.options...)
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+				return vote(test.said[task.Panel.Member])
+			}))
+			oracle := until(p, id, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
+			if !slices.Equal(oracle.Tally, test.want) || *oracle.Answer != (boxoffice.Verdict{Choice: test.want[0].Choice, Votes: 3, Of: 5}) {
+				t.Errorf("%+v, %+v", oracle.Tally, oracle.Answer)
+			}
+			if member := oracle.Members[0]; member.Choice != test.said[0] {
+				t.Errorf("the first member said %q", member.Choice)
+			}
+		})
+	}
+}
+
 func TestOracleWithoutItsPanel(t *testing.T) {
 	p := newPlace(t)
 	id := p.openOracle(6)
@@ -249,6 +327,107 @@ func TestKilledWorker(t *testing.T) {
 	err := p.store.Finish(t.Context(), run, "killed", work.Result{Verdict: work.Done, Summary: "too late"}, p.now())
 	if !errors.Is(err, work.ErrLost) {
 		t.Errorf("the killed worker's result: %v", err)
+	}
+}
+
+// Lost workers are no failures of the agent, which is told the same task again;
+// but a node that costs one worker after the other comes to an end.
+func TestLostWorkers(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost int
+		want boxoffice.JobState
+	}{"a few": {4, boxoffice.JobCompleted}, "one after the other": {5, boxoffice.JobBlocked}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			id := p.openJob("look")
+			rescuer := p.run(nil, alone)
+			for attempt := range test.lost {
+				until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State == boxoffice.NodeQueued })
+				if _, err := p.store.Claim(t.Context(), work.Run{Work: id, Attempt: attempt + 1}, "killed", p.now()-1, p.now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State != boxoffice.NodeRunning })
+			rescuer()
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+				if task.Attempt != 1 {
+					t.Errorf("the agent is told of attempt %d", task.Attempt)
+				}
+				return done("by another")
+			}), func(c *config) { c.Attempts = 1 })
+			job := p.untilJob(id, test.want)
+			if test.want == boxoffice.JobBlocked {
+				if want := "analysis failed at node main: its worker was lost 5 times"; *job.BlockedReason != want {
+					t.Errorf("blocked: %q", *job.BlockedReason)
+				}
+				p.carryOn(id, "once more")
+				p.untilJob(id, boxoffice.JobCompleted)
+			}
+		})
+	}
+}
+
+// A workspace is removed when its job was delivered, also if the worker died
+// right before; that of a delivery that failed is kept for a while, and what is
+// not over keeps its own.
+func TestWorkspacesAreDiscarded(t *testing.T) {
+	p := newPlace(t)
+	folders := new(delivers)
+	with := func(c *config) { c.Deliverer = folders }
+	stop := p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if task.Objective == "ask" && len(task.Answers) == 0 {
+			return agent.Answer{Outcome: agent.Blocked, Reason: "what?"}, nil
+		}
+		return done("x")
+	}), with)
+	delivered, blocked := p.openJob("look"), p.openJob("ask")
+	p.untilJob(delivered, boxoffice.JobCompleted)
+	folders.untilGone(p, delivered)
+	p.untilJob(blocked, boxoffice.JobBlocked)
+	stop()
+
+	if _, err := folders.Workspace(t.Context(), work.Job{Job: boxoffice.Job{ID: delivered}}); err != nil {
+		t.Fatal(err) // as a worker leaves it that dies before it removes it
+	}
+	stop = p.run(answers(nil), with)
+	folders.untilGone(p, delivered)
+	stop()
+	if left, err := folders.Workspaces(); err != nil || !slices.Equal(left, []boxoffice.UUID{blocked}) {
+		t.Errorf("workspaces of %v, %v; want that of %s", left, err, blocked)
+	}
+
+	stop = p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("x") }),
+		func(c *config) { c.Deliverer = refused{folders} })
+	p.carryOn(blocked, "this")
+	p.untilJob(blocked, boxoffice.JobCompleted)
+	stop() // waits for the worker of the delivery
+	if left, err := folders.Workspaces(); err != nil || len(left) != 1 {
+		t.Errorf("workspaces of %v, %v", left, err)
+	}
+	p.advance(8 * 24 * time.Hour)
+	p.run(answers(nil), with)
+	folders.untilGone(p, blocked)
+}
+
+// refused delivers nothing.
+type refused struct{ *delivers }
+
+func (refused) Deliver(context.Context, work.Job, string) (boxoffice.Delivery, error) {
+	return boxoffice.Delivery{Failure: "refused"}, nil
+}
+
+// An agent is told how often it failed before.
+func TestAttempts(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if task.Attempt < 3 {
+			return agent.Answer{}, &agent.Failure{Kind: agent.BadAnswer, Retryable: true}
+		}
+		return done(fmt.Sprint("attempt ", task.Attempt))
+	}))
+	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "attempt 3" {
+		t.Errorf("%+v", node)
 	}
 }
 
@@ -333,6 +512,43 @@ func TestStop(t *testing.T) {
 	p.untilJob(id, boxoffice.JobCompleted)
 }
 
+// An operator's word ends an agent that runs within seconds, and what it says
+// after that does not count; an input makes the job go on.
+func TestCancel(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	started, ended := make(chan struct{}), make(chan error, 1)
+	p.run(answers(func(ctx context.Context, task agent.Task) (agent.Answer, error) {
+		if len(task.Answers) > 0 {
+			return done("after all")
+		}
+		close(started)
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return done("too late")
+	}))
+	<-started
+	if _, err := p.store.Cancel(t.Context(), id, p.now()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, work.ErrLost) {
+			t.Errorf("the agent was ended by %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the agent goes on")
+	}
+	job := p.untilJob(id, boxoffice.JobBlocked)
+	if want := "analysis failed at node main: cancelled by the operator"; *job.BlockedReason != want {
+		t.Errorf("blocked: %q", *job.BlockedReason)
+	}
+	p.carryOn(id, "go on")
+	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "after all" || node.Attempts != 2 {
+		t.Errorf("%+v", node)
+	}
+}
+
 // away is a store whose database is away again and again.
 type away struct {
 	*sqlite.Store
@@ -367,6 +583,86 @@ func TestDatabaseAway(t *testing.T) {
 	}), func(c *config) { c.Store = &away{Store: p.store} })
 	if job := p.untilJob(id, boxoffice.JobCompleted); job.Nodes[0].Attempts != 1 || runs.Load() != 1 {
 		t.Errorf("%+v after %d runs", job.Nodes, runs.Load())
+	}
+}
+
+// outage is a store whose database is away while it says so.
+type outage struct {
+	*sqlite.Store
+	away   atomic.Bool
+	looked atomic.Int64 // times that others' runs were looked for with success
+}
+
+func (o *outage) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
+	if o.away.Load() {
+		return errAway
+	}
+	return o.Store.Finish(ctx, run, holder, result, now)
+}
+
+func (o *outage) Renew(ctx context.Context, holder string, until boxoffice.Timestamp) ([]work.Run, error) {
+	if o.away.Load() {
+		return nil, errAway
+	}
+	return o.Store.Renew(ctx, holder, until)
+}
+
+func (o *outage) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Held, error) {
+	if o.away.Load() {
+		return nil, errAway
+	}
+	defer o.looked.Add(1)
+	return o.Store.Lapsed(ctx, now, limit)
+}
+
+// The database is away for a minute, twice as long as a process may be silent,
+// and an agent ends meanwhile. Whichever process sees it first when it is back:
+// the result is kept and nothing is done again. A process that stays silent then
+// is given up all the same.
+func TestDatabaseAwayForAMinute(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	const lease = 30 * time.Second
+	working, other := &outage{Store: p.store}, &outage{Store: p.store}
+	started, goOn := make(chan struct{}), make(chan struct{})
+	var runs atomic.Int64
+	stop := p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+		runs.Add(1)
+		close(started)
+		<-goOn
+		return done("x")
+	}), func(c *config) { c.Store, c.Lease = working, lease })
+	<-started
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+		return done("by another")
+	}), func(c *config) { c.Store, c.Lease, c.Queue = other, lease, "nothing" })
+	p.until(func() bool { return other.looked.Load() > 0 })
+
+	working.away.Store(true)
+	other.away.Store(true)
+	close(goOn)
+	p.advance(time.Minute)
+	p.until(func() bool { return strings.Count(p.log.String(), "runs could not be kept") > 1 })
+	looked := other.looked.Load()
+	other.away.Store(false)
+	p.until(func() bool { return other.looked.Load() > looked+1 })
+	working.away.Store(false)
+	if job := p.untilJob(id, boxoffice.JobCompleted); job.Nodes[0].Attempts != 1 || job.Nodes[0].Summary != "x" || runs.Load() != 1 {
+		t.Errorf("%+v after %d runs", job.Nodes, runs.Load())
+	}
+
+	stop()
+	silent := p.openJob("look")
+	if _, err := p.store.Claim(t.Context(), work.Run{Work: silent, Attempt: 1}, "killed", p.now(), p.now()); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // step by step, or it would seem to have slept itself
+		looked := other.looked.Load()
+		p.advance(lease / 3)
+		p.until(func() bool { return other.looked.Load() > looked+1 })
+	}
+	if job, err := p.store.Job(t.Context(), p.owner, silent); err != nil || job.Nodes[0].State != boxoffice.NodeQueued {
+		t.Errorf("%+v, %v", job.Nodes, err)
 	}
 }
 

@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,9 +76,47 @@ func done(text string) (agent.Answer, error) {
 }
 
 // delivers gives every job a delivery that names its run.
-type delivers struct{ count atomic.Int64 }
+type delivers struct {
+	count atomic.Int64
 
-func (d *delivers) Workspace(context.Context, work.Job) (string, error) { return "/", nil }
+	mu    sync.Mutex
+	stand map[boxoffice.UUID]bool // workspaces
+}
+
+func (d *delivers) Workspace(_ context.Context, job work.Job) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stand == nil {
+		d.stand = map[boxoffice.UUID]bool{}
+	}
+	d.stand[job.ID] = true
+	return "/", nil
+}
+
+func (d *delivers) Scratch() (string, error) { return os.MkdirTemp("", "") }
+
+func (d *delivers) Workspaces() ([]boxoffice.UUID, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.stand)), nil
+}
+
+func (d *delivers) Discard(job boxoffice.UUID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.stand, job)
+	return nil
+}
+
+// untilGone waits until a job has no workspace.
+func (d *delivers) untilGone(p *place, job boxoffice.UUID) {
+	p.t.Helper()
+	until(p, job, p.store.Job, func(work.Job) bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return !d.stand[job]
+	})
+}
 
 func (d *delivers) Deliver(_ context.Context, job work.Job, _ string) (boxoffice.Delivery, error) {
 	at := boxoffice.At(time.Now())
@@ -90,9 +131,9 @@ type config = engine.Config[*sql.Tx]
 func (p *place) run(runner agent.Runner, change ...func(*config)) (stop func()) {
 	p.t.Helper()
 	c := config{
-		Store: p.store, Driver: p.store.Driver(), Queue: sqlite.Queue, Deliverer: new(delivers), Open: open,
+		Store: p.store, Schedules: p.store, Driver: p.store.Driver(), Queue: sqlite.Queue, Deliverer: new(delivers), Open: open,
 		Agents: map[string]agent.Runner{engine.Any: runner}, Poll: 5 * time.Millisecond, Backoff: time.Millisecond,
-		Scheduling: 10 * time.Millisecond, Lease: 10 * time.Second, Now: p.Now,
+		Scheduling: 10 * time.Millisecond, Lease: 10 * time.Second, Heartbeat: 20 * time.Millisecond, Now: p.Now,
 		Log: slog.New(slog.NewTextHandler(&p.log, nil)),
 	}
 	for _, apply := range change {
@@ -164,6 +205,21 @@ func (p *place) carryOn(job boxoffice.UUID, input string) work.Opened {
 	return p.admit(func(tx work.Tx, owner work.Owner) (work.Opened, error) {
 		return work.ContinueJob(p.t.Context(), tx, owner, job, input, p.now())
 	})
+}
+
+// until waits until something is so.
+func (p *place) until(is func() bool) {
+	p.t.Helper()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	deadline := time.After(30 * time.Second)
+	for !is() {
+		select {
+		case <-again.C:
+		case <-deadline:
+			p.t.Fatal("it does not come so far")
+		}
+	}
 }
 
 // until reads a record until it is as it should be.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"boxoffice/internal/work"
 	"boxoffice/internal/work/agent"
+	"boxoffice/internal/work/folder"
 
 	"github.com/riverqueue/river"
 )
@@ -45,7 +45,7 @@ func (w *nodeWorker[TTx]) Work(ctx context.Context, entry *river.Job[work.Run]) 
 	}()
 	result := e.run(ctx, assignment)
 	if errors.Is(context.Cause(ctx), work.ErrLost) {
-		e.Log.WarnContext(ctx, "a run was ended: it was given to another worker", "work", run.Work, "node", assignment.Node.ID)
+		e.Log.WarnContext(ctx, "a run was ended: it was cancelled, or given to another worker", "work", run.Work, "node", assignment.Node.ID)
 		return nil
 	}
 	return e.finish(ctx, stopped, assignment, result)
@@ -63,6 +63,9 @@ func (e *Engine[TTx]) finish(ctx context.Context, stopped <-chan struct{}, assig
 	defer pause.Stop()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := e.Store.Finish(saving, assignment.Run, e.holder, result, e.now())
+		if err == nil && assignment.Node.Kind == work.NodeDelivery {
+			e.discard(saving, assignment.Work)
+		}
 		if err == nil || errors.Is(err, work.ErrLost) {
 			return nil
 		}
@@ -82,11 +85,11 @@ func (e *Engine[TTx]) run(ctx context.Context, a work.Assignment) work.Result {
 	case work.NodeDelivery:
 		return e.deliver(ctx, a)
 	case work.NodeMember:
-		workspace, err := os.MkdirTemp("", "boxoffice-panel-")
+		workspace, err := e.Deliverer.Scratch()
 		if err != nil {
 			return e.ours(ctx, a, err)
 		}
-		defer os.RemoveAll(workspace)
+		defer folder.Remove(workspace)
 		return e.ask(ctx, a, Oracle, workspace, memberTask(a))
 	default:
 		workspace, err := e.Deliverer.Workspace(ctx, a.Job)
@@ -171,7 +174,7 @@ func (e *Engine[TTx]) failed(kind work.NodeKind, failures int, retryable bool, r
 func nodeTask(a work.Assignment) agent.Task {
 	brief := a.Job.Brief
 	task := agent.Task{
-		Job: a.Job.ID, Node: a.Node.ID, Objective: a.Node.Objective, Context: brief.Context, RepoURL: brief.RepoURL,
+		Job: a.Job.ID, Node: a.Node.Label(), Attempt: a.Node.Failures + 1, Objective: a.Node.Objective, Context: brief.Context, RepoURL: brief.RepoURL,
 		ChainID: brief.ChainID, PairWith: brief.PairWith, Name: brief.Name, Symbol: brief.Symbol, Answers: a.Answers,
 	}
 	if a.Job.LaunchKind != nil {
@@ -191,7 +194,7 @@ func nodeTask(a work.Assignment) agent.Task {
 func memberTask(a work.Assignment) agent.Task {
 	oracle := a.Oracle
 	return agent.Task{
-		Job: oracle.ID, Node: fmt.Sprint("member-", a.Position+1), Objective: oracle.Question,
+		Job: oracle.ID, Node: a.Node.Label(), Objective: oracle.Question, Attempt: a.Node.Failures + 1,
 		Panel: &agent.Panel{
 			Question: oracle.Question, Options: oracle.Options, Context: oracle.Context, Member: a.Position, Size: oracle.PanelSize,
 		},
@@ -221,7 +224,7 @@ func (w *scheduleWorker[TTx]) Work(ctx context.Context, _ *river.Job[scheduleArg
 	e := w.engine
 	for {
 		now := e.now()
-		due, err := e.Store.DueSchedules(ctx, now, schedulesAtOnce)
+		due, err := e.Schedules.DueSchedules(ctx, now, schedulesAtOnce)
 		if ctx.Err() != nil {
 			return nil // this process stops: the next round finds what is due
 		}
@@ -230,7 +233,7 @@ func (w *scheduleWorker[TTx]) Work(ctx context.Context, _ *river.Job[scheduleArg
 		}
 		opened, failures := 0, []error(nil)
 		for _, id := range due {
-			err := e.Store.RunSchedule(ctx, id, now, func(tx work.Tx, schedule work.Schedule) (work.Opened, error) {
+			err := e.Schedules.RunSchedule(ctx, id, now, func(tx work.Tx, schedule work.Schedule) (work.Opened, error) {
 				return e.Open(ctx, tx, schedule.Owner, schedule.Action, schedule.Input, now)
 			})
 			switch {
