@@ -127,7 +127,8 @@ func (d *door) until(order boxoffice.Order, state boxoffice.State) boxoffice.Sta
 	}
 }
 
-// holdSettler takes the settlement lease, so that nothing settles until release.
+// holdSettler takes the settlement lease, so that nothing settles until release,
+// and starts the service again: a round that had begun is over then.
 func holdSettler(t testing.TB, w *servertest.World) (release func()) {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: w.Options.Store.Path})
@@ -144,6 +145,8 @@ func holdSettler(t testing.TB, w *servertest.World) (release func()) {
 	if err := hold(time.Hour, time.Hour); err != nil {
 		t.Fatal(err)
 	}
+	w.Restart()
+	awaitReady(t, w)
 	return func() {
 		t.Helper()
 		if err := hold(0, 0); err != nil {
