@@ -284,7 +284,7 @@ func TestMailboxGoesWithItsRun(t *testing.T) {
 				if test.verdict == work.Blocked && run.Work == panel.ID {
 					continue // members are not blocked
 				}
-				assignment, err := store.Claim(t.Context(), run, holder, now+1000, now)
+				assignment, err := store.Claim(t.Context(), run, holder, now+1000, now, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -29,8 +29,11 @@ import (
 // Store keeps what is run. Every method is one transaction.
 type Store interface {
 	// Claim takes a queued run for holder until the given moment, and returns
-	// what it needs to know, or work.ErrLost.
-	Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp) (work.Assignment, error)
+	// what it needs to know, or work.ErrLost, or work.ErrLeaving if it has to wait
+	// for one that was cancelled, or an error of able, which is asked about its node.
+	Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp, able func(work.Node) error) (work.Assignment, error)
+	// Left says that a run that was taken from holder has ended.
+	Left(ctx context.Context, run work.Run, holder string) error
 	// Renew keeps the runs of holder until the given moment, and returns them.
 	Renew(ctx context.Context, holder string, until boxoffice.Timestamp) ([]work.Run, error)
 	// Finish saves what a run came to and all that follows from it, or returns
@@ -48,8 +51,8 @@ type Store interface {
 
 // Schedules keeps what is opened again and again. Every method is one transaction.
 type Schedules interface {
-	// DueSchedules returns the schedules that have a run due.
-	DueSchedules(ctx context.Context, now boxoffice.Timestamp, limit int) ([]boxoffice.UUID, error)
+	// DueSchedules returns the schedules that have a run due, after the given one.
+	DueSchedules(ctx context.Context, now boxoffice.Timestamp, after work.Due, limit int) ([]work.Due, error)
 	// RunSchedule takes the due run of a schedule and keeps what open creates
 	// for it, or returns work.ErrLost if none is due.
 	RunSchedule(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp, open func(work.Tx, work.Schedule) (work.Opened, error)) error
@@ -277,9 +280,9 @@ func (e *Engine[TTx]) rescue(ctx context.Context, patient bool) error {
 		return err
 	}
 	for _, held := range lapsed {
-		result := work.Result{Verdict: work.Lost, Reason: "its worker was lost"}
+		result := work.Result{Verdict: work.Lost, Reason: "its worker was lost", Lapsed: true}
 		if held.Losses+1 >= mostLosses {
-			result = work.Result{Verdict: work.Failed, Reason: fmt.Sprintf("its worker was lost %d times", mostLosses)}
+			result.Verdict, result.Reason = work.Failed, fmt.Sprintf("its worker was lost %d times", mostLosses)
 		}
 		err := e.Store.Finish(ctx, held.Run, held.Holder, result, e.now())
 		switch {
