@@ -212,13 +212,17 @@ func (e *Engine[TTx]) start(ctx context.Context) error {
 func (e *Engine[TTx]) keep(ctx context.Context) {
 	tick := time.NewTicker(min(e.Lease/3, e.Heartbeat))
 	defer tick.Stop()
-	last, patient := e.Now(), time.Time{}
+	last, patient, searched := e.Now(), time.Time{}, time.Time{}
 	for {
 		now := e.Now()
 		if now.Sub(last) > e.Lease/2 {
 			patient = now.Add(e.Lease)
 		}
 		err := errors.Join(e.renew(ctx), e.rescue(ctx, now.Before(patient)))
+		if now.Sub(searched) > e.Lease/2 { // it reads all that is queued
+			searched = now
+			err = errors.Join(err, e.requeue(ctx))
+		}
 		if err == nil {
 			last = now
 		} else if ctx.Err() == nil {
@@ -273,7 +277,7 @@ const rescueAtOnce = 100
 const mostLosses = 5
 
 // rescue gives back the runs of processes that fell silent, unless it is to be
-// patient with them, and queues what the queue lost.
+// patient with them.
 func (e *Engine[TTx]) rescue(ctx context.Context, patient bool) error {
 	lapsed, err := e.Store.Lapsed(ctx, e.now(), rescueAtOnce)
 	if err != nil || patient {
@@ -293,11 +297,20 @@ func (e *Engine[TTx]) rescue(ctx context.Context, patient bool) error {
 			e.Log.WarnContext(ctx, "a run was given back: its worker fell silent", "work", held.Work, "node", held.Position, "attempt", held.Attempt)
 		}
 	}
-	n, err := e.Store.Requeue(ctx, boxoffice.At(e.Now().Add(-e.Lease)), e.now(), rescueAtOnce)
-	if n > 0 {
-		e.Log.WarnContext(ctx, "runs were queued again", "runs", n)
+	return nil
+}
+
+// requeue queues what the queue lost.
+func (e *Engine[TTx]) requeue(ctx context.Context) error {
+	for {
+		n, err := e.Store.Requeue(ctx, boxoffice.At(e.Now().Add(-e.Lease)), e.now(), rescueAtOnce)
+		if n > 0 {
+			e.Log.WarnContext(ctx, "runs were queued again", "runs", n)
+		}
+		if err != nil || n < rescueAtOnce {
+			return err
+		}
 	}
-	return err
 }
 
 // raised lets the queue's warnings through, and nothing below them. That it was
