@@ -208,11 +208,14 @@ func (e *Engine[TTx]) start(ctx context.Context) error {
 // keep holds on to the runs of this process, and gives back those that others
 // let go, until ctx ends. A process that was away itself, because the database
 // was or the machine slept, does not know who is silent and who was kept from
-// speaking: it gives the others a lease to renew first.
+// speaking: it gives the others a lease to renew first. One that starts, perhaps
+// because the database came back, gives them a few heartbeats.
 func (e *Engine[TTx]) keep(ctx context.Context) {
-	tick := time.NewTicker(min(e.Lease/3, e.Heartbeat))
+	heartbeat := min(e.Lease/3, e.Heartbeat)
+	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
-	last, patient, searched := e.Now(), time.Time{}, time.Time{}
+	last, searched := e.Now(), time.Time{}
+	patient := last.Add(3 * heartbeat)
 	for {
 		now := e.Now()
 		if now.Sub(last) > e.Lease/2 {

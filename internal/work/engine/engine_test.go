@@ -730,3 +730,37 @@ func TestContinuedWhileTheAgentEnds(t *testing.T) {
 		t.Errorf("%d agents were in the workspace at once", most.Load())
 	}
 }
+
+// speaks is a store on which another process renews its runs while the engine
+// looks for the second time who is silent.
+type speaks struct {
+	*sqlite.Store
+	other string
+	looks atomic.Int64
+}
+
+func (s *speaks) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Held, error) {
+	if s.looks.Add(1) == 2 {
+		if _, err := s.Store.Renew(ctx, s.other, now+60_000); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.Lapsed(ctx, now, limit)
+}
+
+// Who starts when the database is back lets those speak first that it was away from.
+func TestStartAfterAnOutage(t *testing.T) {
+	p := newPlace(t)
+	run := work.Run{Work: p.openJob("look"), Attempt: 1}
+	if _, err := p.store.Claim(t.Context(), run, "other", p.now()-1, p.now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	store := &speaks{Store: p.store, other: "other"}
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("again") }), func(c *config) {
+		c.Store, c.Heartbeat = store, 500*time.Millisecond
+	})
+	p.until(func() bool { return store.looks.Load() > 2 })
+	if err := p.store.Finish(t.Context(), run, "other", work.Result{Verdict: work.Done, Summary: "mine"}, p.now()); err != nil {
+		t.Error(err)
+	}
+}
