@@ -94,6 +94,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"confirmations", strings.Replace(minimal, "id = 8453", "id = 8453\nconfirmations = 0", 1), "chain.confirmations"},
 		{"concurrency", minimal + "[work]\nconcurrency = -1\n", "work.concurrency"},
 		{"lease", minimal + "[work]\nlease = '0s'\n", "work.lease"},
+		{"lease that its agents outlive", minimal + "[work]\nlease = '9s'\n", "work.lease must be at least 10s"},
 		{"an agent that is nothing", minimal + "[agents.research]\ntimeout = '5s'\n", "agents.research needs"},
 		{"an agent that is both", minimal + "[agents.oracle]\ncommand = ['x']\nurl = 'https://x'\n", "agents.oracle needs"},
 		{"an agent without a secret", minimal + "[agents.'skill:create-image']\nurl = 'https://x'\n", "agents.skill:create-image.secret_env"},

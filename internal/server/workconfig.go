@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // WorkConfig says how admitted work is run.
@@ -11,7 +12,7 @@ type WorkConfig struct {
 	Concurrency int      `toml:"concurrency" comment:"Nodes that this process runs at once. 0: it runs no work and no schedules; boxoffice worker does."`
 	Attempts    int      `toml:"attempts" comment:"Failed runs of a node after which it is given up and its job is blocked."`
 	Backoff     Duration `toml:"backoff" comment:"Until a failed node's first retry; doubles with each."`
-	Lease       Duration `toml:"lease" comment:"How long a process that fell silent keeps its nodes."`
+	Lease       Duration `toml:"lease" comment:"How long a process that fell silent keeps its nodes; at least 10s, for its agents have 5s to end."`
 	Poll        Duration `toml:"poll" comment:"How often the queue is asked for work."`
 	Scheduling  Duration `toml:"scheduling" comment:"How often schedules are looked at."`
 }
@@ -48,6 +49,10 @@ type CredentialConfig struct {
 	PasswordEnv string `toml:"password_env" comment:"The environment variable with the password or token."`
 }
 
+// leastLease is longer than the agents of a process that was killed may take to
+// end: when the lease is over another begins in their workspace.
+const leastLease = Duration(10 * time.Second)
+
 func (c *Config) checkWork() error {
 	switch {
 	case c.Work.Concurrency < 0:
@@ -64,6 +69,9 @@ func (c *Config) checkWork() error {
 		if value <= 0 {
 			return fmt.Errorf("%s must be above 0", key)
 		}
+	}
+	if c.Work.Lease < leastLease {
+		return fmt.Errorf("work.lease must be at least %s", time.Duration(leastLease))
 	}
 	for template, agent := range c.Agents {
 		if (len(agent.Command) == 0) == (agent.URL == "") {

@@ -117,6 +117,7 @@ type Result struct {
 	After    time.Duration       // again: when
 	Log      string              // the end of what the agent said on the side
 	Delivery *boxoffice.Delivery // a delivery that is done
+	Lapsed   bool                // counts only if the holder has not renewed the run by now
 }
 
 // Held is a run that a worker took and has not ended.
@@ -136,3 +137,7 @@ func (f *Failure) Error() string { return f.Text }
 // ErrLost is returned for a run that is not, or no longer, the caller's: the
 // node was taken by another, or decided.
 var ErrLost = errors.New("work: the run is not the caller's")
+
+// ErrLeaving is returned for a run that has to wait: one before it was cancelled,
+// and its agent may still be in the workspace.
+var ErrLeaving = errors.New("work: a run before it has not ended")

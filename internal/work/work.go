@@ -78,6 +78,12 @@ type Schedule struct {
 	Owner
 }
 
+// Due is a schedule that has a run due. The zero value is before all of them.
+type Due struct {
+	At boxoffice.Timestamp
+	ID boxoffice.UUID
+}
+
 // ErrNotFound is returned for work that does not exist or is not the requester's.
 var ErrNotFound = errors.New("work: not found")
 
@@ -117,7 +123,7 @@ type Changer interface {
 	// has no project becomes version 1 of a new one.
 	NextVersion(ctx context.Context, id boxoffice.UUID) (Job, error)
 	// AddRuns adds bought runs to a schedule. One that ended or was stopped
-	// becomes active, its next run being one interval after now.
+	// becomes active, its next run being one interval after now, and not before its start.
 	AddRuns(ctx context.Context, id boxoffice.UUID, runs int64, now boxoffice.Timestamp) error
 }
 

@@ -47,7 +47,8 @@ func (s *Store) Cancel(ctx context.Context, id boxoffice.UUID, now boxoffice.Tim
 
 func cancelRunning(ctx context.Context, tx *sql.Tx, found work.Cancelled, now boxoffice.Timestamp) error {
 	if _, err := tx.ExecContext(ctx, `
-		UPDATE nodes SET state = 'failed', reason = ?, ended_at = ?, holder = NULL, held_until = NULL, due_at = NULL, queue_id = NULL
+		UPDATE nodes SET state = 'failed', reason = ?, ended_at = ?, due_at = NULL, queue_id = NULL,
+		       leaving = coalesce(holder, leaving), leaving_until = coalesce(held_until, leaving_until), holder = NULL, held_until = NULL
 		WHERE work_id = ? AND state IN ('queued', 'running')`, work.CancelledReason, now, found.ID); err != nil {
 		return fmt.Errorf("cancel nodes: %w", err)
 	}

@@ -18,13 +18,16 @@ type Mailbox struct {
 	Poll  time.Duration // how often an answer is looked for
 }
 
-// Open makes a box for the answer to a task, unless there is one. It goes with
-// the run of its node: see emptied.
-func (m Mailbox) Open(ctx context.Context, id string, of boxoffice.UUID, node string) error {
-	return m.Store.write(ctx, "open mailbox", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO mailbox (id, work_id, node) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING`, id, of, node)
-		return err
+// Open makes a box for the answer to a task, unless there is one, and returns the
+// answer that is in it. It goes with the run of its node: see emptied. A database
+// that is away is asked again, as by Wait.
+func (m Mailbox) Open(ctx context.Context, id string, of boxoffice.UUID, node string) (kept []byte, err error) {
+	err = m.untilDone(ctx, func() error {
+		return m.Store.writer.QueryRowContext(ctx, `
+			INSERT INTO mailbox (id, work_id, node) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET answer = answer RETURNING answer`,
+			id, of, node).Scan(&kept)
 	})
+	return kept, err
 }
 
 // Put keeps an answer in a box, unless there is one, and returns the one that is
@@ -43,19 +46,24 @@ func (m Mailbox) Put(ctx context.Context, id string, answer []byte) (kept []byte
 // Wait returns the answer that is kept in a box, when there is one. A database
 // that is away is asked again: what the agent does for the answer goes on.
 func (m Mailbox) Wait(ctx context.Context, id string) (answer []byte, err error) {
+	err = m.untilDone(ctx, func() error {
+		return m.Store.readers.QueryRowContext(ctx, "SELECT answer FROM mailbox WHERE id = ? AND answer IS NOT NULL", id).Scan(&answer)
+	})
+	return answer, err
+}
+
+// untilDone tries until it is done or ctx has ended.
+func (m Mailbox) untilDone(ctx context.Context, try func() error) error {
 	poll := time.NewTicker(m.Poll)
 	defer poll.Stop()
-	for {
-		err := m.Store.readers.QueryRowContext(ctx, "SELECT answer FROM mailbox WHERE id = ? AND answer IS NOT NULL", id).Scan(&answer)
-		if err == nil {
-			return answer, nil
-		}
+	for try() != nil {
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-poll.C:
 		}
 	}
+	return nil
 }
 
 // emptied takes away the boxes of a node whose run is over, or of all nodes of

@@ -78,9 +78,19 @@ func (t workTx) requeue(ctx context.Context, node work.Node, now boxoffice.Times
 
 // Claim takes a queued run for holder, who has to renew its hold before until,
 // and returns what the run needs to know. It returns work.ErrLost if the run is
-// not the node's next one.
-func (s *Store) Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp) (assignment work.Assignment, err error) {
+// not the node's next one, work.ErrLeaving if a run of the same work that was
+// cancelled may not have ended yet, and the error of able, if that is not nil and
+// has one for the node. Then nothing was taken.
+func (s *Store) Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp, able func(work.Node) error) (assignment work.Assignment, err error) {
 	err = s.write(ctx, "claim run", func(tx *sql.Tx) error {
+		var leaving bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM nodes WHERE work_id = ? AND leaving_until >= ?)", run.Work, now).
+			Scan(&leaving); err != nil {
+			return err
+		}
+		if leaving {
+			return work.ErrLeaving
+		}
 		if err := take(ctx, tx, `
 			UPDATE nodes SET state = 'running', attempt = attempt + 1, holder = ?, held_until = ?, due_at = NULL, queue_id = NULL,
 			       started_at = ?, ended_at = NULL, seen = (SELECT count(*) FROM job_answers WHERE job_id = work_id)
@@ -95,7 +105,9 @@ func (s *Store) Claim(ctx context.Context, run work.Run, holder string, until, n
 				return err
 			}
 		}
-		assignment, err = assign(ctx, tx, run)
+		if assignment, err = assign(ctx, tx, run); err == nil && able != nil {
+			err = able(assignment.Node)
+		}
 		return err
 	})
 	return assignment, err
@@ -128,6 +140,15 @@ func assign(ctx context.Context, tx *sql.Tx, run work.Run) (work.Assignment, err
 	return assignment, err
 }
 
+// Left says that a run of holder that was cancelled has ended: others may run
+// where it ran.
+func (s *Store) Left(ctx context.Context, run work.Run, holder string) error {
+	_, err := s.writer.ExecContext(ctx, `
+		UPDATE nodes SET leaving = NULL, leaving_until = NULL WHERE work_id = ? AND position = ? AND leaving = ?`,
+		run.Work, run.Position, holder)
+	return named(ctx, "leave run", err)
+}
+
 // Renew keeps every run of holder until the given moment, and returns them.
 func (s *Store) Renew(ctx context.Context, holder string, until boxoffice.Timestamp) (held []work.Run, err error) {
 	held, err = collect(ctx, s.writer, func(from row) (run work.Run, err error) {
@@ -152,7 +173,8 @@ func (s *Store) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) 
 // Finish saves what a run came to and, in the same transaction, everything that
 // follows from it: the nodes that can run now, the state of the job or oracle,
 // its answer or its delivery. It returns work.ErrLost, and changes nothing, if
-// the run is not holder's any more.
+// the run is not holder's any more, or, of a result that says that it lapsed, if
+// it was renewed.
 func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
 	return s.write(ctx, "finish run", func(tx *sql.Tx) (err error) {
 		fresh := false // the node is begun anew, for an input that it was not told
@@ -183,9 +205,9 @@ func (s *Store) Finish(ctx context.Context, run work.Run, holder string, result 
 			UPDATE nodes SET state = ?1, holder = NULL, held_until = NULL, due_at = ?2, ended_at = ?5,
 			       failures = iif(?14, 0, failures + ?3), losses = iif(?14, 0, losses + ?4),
 			       summary = ?6, choice = ?7, reason = ?8, log = ?9
-			WHERE work_id = ?10 AND position = ?11 AND attempt = ?12 AND holder = ?13 AND state = 'running'`,
+			WHERE work_id = ?10 AND position = ?11 AND attempt = ?12 AND holder = ?13 AND state = 'running' AND (held_until < ?5 OR NOT ?15)`,
 			state, due, failed, lost, now, result.Summary, result.Choice, result.Reason, result.Log,
-			run.Work, run.Position, run.Attempt, holder, fresh,
+			run.Work, run.Position, run.Attempt, holder, fresh, result.Lapsed,
 		); err != nil {
 			return err
 		}

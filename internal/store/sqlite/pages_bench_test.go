@@ -30,7 +30,7 @@ func BenchmarkFirstPage(b *testing.B) {
 				 INSERT INTO jobs (id, requester, payer, order_id, state, template, objective, launch_kind, blocked_reason, brief, created_at, updated_at)
 				 SELECT printf('00000000-0000-7000-8000-%%012x', i + 2), '`+strings.Repeat("0", 64)+`', '0x`+strings.Repeat("0", 40)+`', '`+order+`',
 				        CASE WHEN i %% 1000 = 7 THEN 'blocked' ELSE 'completed' END, CASE WHEN i %% 1000 IN (7, 8) THEN 'audit' ELSE 'research' END, 'look around',
-				        CASE WHEN i %% 1000 = 9 THEN 'custom_token' END, CASE WHEN i %% 1000 = 7 THEN 'why?' END, '{}', i, i
+				        CASE WHEN i %% 1000 = 9 THEN 'custom_token' WHEN i %% 2 = 0 OR i = 7 THEN 'evm_project' END, CASE WHEN i %% 1000 = 7 THEN 'why?' END, '{}', i, i
 				 FROM n`, jobs-1),
 			} {
 				if _, err := store.writer.ExecContext(b.Context(), statement); err != nil {
@@ -45,6 +45,7 @@ func BenchmarkFirstPage(b *testing.B) {
 				{"state", work.JobQuery{State: boxoffice.JobBlocked}},
 				{"template", work.JobQuery{Template: "audit"}},
 				{"launchKind", work.JobQuery{LaunchKind: "custom_token"}},
+				{"state+launchKind", work.JobQuery{State: boxoffice.JobBlocked, LaunchKind: "evm_project"}},
 				{"state+template", work.JobQuery{State: boxoffice.JobCompleted, Template: "audit"}},
 			} {
 				list.query.Limit = 21

@@ -28,16 +28,19 @@ func TestPlans(t *testing.T) {
 		{"intents_promised", selectPromised, []any{"x", "x", 1}},
 		{"intents_settled", selectSettled, []any{1, 5, 20}},
 		{"slots_open", selectSlots, []any{1, "x"}},
-		{"schedules_due", selectDue, []any{1, 20}},
+		{"schedules_due", selectDue, []any{1, 0, "", 20}},
 		{"nodes_due", selectForgotten, []any{1, 20}},
 		{"nodes_held", selectLapsed, []any{1, 20}},
 	}
 	for index, query := range map[string]work.JobQuery{
-		"jobs_newest":                       {},
-		"jobs_newest_by_state":              {State: boxoffice.JobQueued},
-		"jobs_newest_by_state_and_template": {State: boxoffice.JobBlocked, Template: "audit"},
-		"jobs_newest_by_template":           {Template: "research"},
-		"jobs_newest_by_launch_kind":        {LaunchKind: "custom_token"},
+		"jobs_newest":                             {},
+		"jobs_newest_by_state":                    {State: boxoffice.JobQueued},
+		"jobs_newest_by_state_and_template":       {State: boxoffice.JobBlocked, Template: "audit"},
+		"jobs_newest_by_template":                 {Template: "research"},
+		"jobs_newest_by_launch_kind":              {LaunchKind: "custom_token"},
+		"jobs_newest_by_state_and_launch_kind":    {State: boxoffice.JobBlocked, LaunchKind: "custom_token"},
+		"jobs_newest_by_template_and_launch_kind": {Template: "audit", LaunchKind: "custom_token"},
+		"jobs_newest_by_all":                      {State: boxoffice.JobBlocked, Template: "audit", LaunchKind: "custom_token"},
 	} {
 		first, args := selectJobs(boxoffice.Requester{}, query)
 		query.After = &work.JobCursor{CreatedAt: 1, ID: "x"}

@@ -75,10 +75,12 @@ func (s *Store) Requeue(ctx context.Context, before, now boxoffice.Timestamp, li
 	err = s.write(ctx, "requeue", func(tx *sql.Tx) error {
 		for _, node := range forgotten {
 			err := workTx{tx, s.queue}.enqueue(ctx, node, now, 0)
-			if err != nil && !isLost(err) {
+			switch {
+			case err == nil:
+				n++
+			case !isLost(err):
 				return err
 			}
-			n++
 		}
 		return nil
 	})

@@ -15,7 +15,8 @@ const (
 	SELECT ` + ownerColumns + `, id, ` + scheduleState + `, action, input, interval_minutes, runs_bought, runs_left,
 	       CASE WHEN stopped_at IS NULL THEN next_run_at END, missed, created_at, updated_at
 	FROM schedules `
-	selectDue = "SELECT id FROM schedules WHERE state = 'active' AND stopped_at IS NULL AND next_run_at <= ? ORDER BY next_run_at, id LIMIT ?"
+	selectDue = `SELECT next_run_at, id FROM schedules
+	WHERE state = 'active' AND stopped_at IS NULL AND next_run_at <= ? AND (next_run_at, id) > (?, ?) ORDER BY next_run_at, id LIMIT ?`
 )
 
 func scanSchedule(from row) (schedule work.Schedule, err error) {
@@ -45,12 +46,13 @@ func (s *Store) Schedule(ctx context.Context, requester boxoffice.Requester, id 
 	return schedule, err
 }
 
-// DueSchedules returns the schedules that have a run due, longest due first.
-func (s *Store) DueSchedules(ctx context.Context, now boxoffice.Timestamp, limit int) ([]boxoffice.UUID, error) {
-	due, err := collect(ctx, s.readers, func(from row) (id boxoffice.UUID, err error) {
-		err = from.Scan(&id)
-		return id, err
-	}, selectDue, now, limit)
+// DueSchedules returns the schedules that have a run due, longest due first,
+// those that come after the given one.
+func (s *Store) DueSchedules(ctx context.Context, now boxoffice.Timestamp, after work.Due, limit int) ([]work.Due, error) {
+	due, err := collect(ctx, s.readers, func(from row) (due work.Due, err error) {
+		err = from.Scan(&due.At, &due.ID)
+		return due, err
+	}, selectDue, now, after.At, after.ID, limit)
 	return due, named(ctx, "read due schedules", err)
 }
 

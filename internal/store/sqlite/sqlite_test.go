@@ -195,8 +195,8 @@ func TestMailbox(t *testing.T) {
 		t.Errorf("without a box: %v", err)
 	}
 	for range 2 { // also by a run after a restart
-		if err := there.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil {
-			t.Fatal(err)
+		if kept, err := there.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil || kept != nil {
+			t.Fatal(kept, err)
 		}
 	}
 	got := make(chan string, 1)
@@ -212,6 +212,9 @@ func TestMailbox(t *testing.T) {
 			t.Errorf("kept %q, %v", kept, err)
 		}
 	}
+	if kept, err := there.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil || string(kept) != "first" {
+		t.Errorf("found %q, %v", kept, err)
+	}
 	if answer := <-got; answer != "first" {
 		t.Errorf("got %q", answer)
 	}
@@ -222,17 +225,21 @@ func TestMailbox(t *testing.T) {
 	}
 }
 
-// Whoever waits goes on to wait while the database is away.
+// Whoever opens a box or waits goes on while the database is away.
 func TestMailboxAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boxoffice.db")
 	mailbox := sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}
-	if err := mailbox.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil {
+	if _, err := mailbox.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil {
 		t.Fatal(err)
 	}
 	db := raw(t, path)
 	must(t, db, `PRAGMA busy_timeout = 10000`)
 	must(t, db, `ALTER TABLE mailbox RENAME TO mailbox_away`)
-	got := make(chan error, 1)
+	got, opened := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := mailbox.Open(t.Context(), "b", boxoffice.NewUUID(), "main")
+		opened <- err
+	}()
 	go func() {
 		answer, err := mailbox.Wait(t.Context(), "a")
 		if err == nil && string(answer) != "x" {
@@ -249,7 +256,7 @@ func TestMailboxAway(t *testing.T) {
 	if _, err := mailbox.Put(t.Context(), "a", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-got; err != nil {
+	if err := errors.Join(<-got, <-opened); err != nil {
 		t.Error(err)
 	}
 }
@@ -284,15 +291,15 @@ func TestMailboxGoesWithItsRun(t *testing.T) {
 				if test.verdict == work.Blocked && run.Work == panel.ID {
 					continue // members are not blocked
 				}
-				assignment, err := store.Claim(t.Context(), run, holder, now+1000, now)
+				assignment, err := store.Claim(t.Context(), run, holder, now+1000, now, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				id := string(run.Work)
-				if err := mailbox.Open(t.Context(), id, run.Work, assignment.Node.Label()); err != nil {
+				if _, err := mailbox.Open(t.Context(), id, run.Work, assignment.Node.Label()); err != nil {
 					t.Fatal(err)
 				}
-				if err := mailbox.Open(t.Context(), "other "+id, run.Work, "another"); err != nil {
+				if _, err := mailbox.Open(t.Context(), "other "+id, run.Work, "another"); err != nil {
 					t.Fatal(err)
 				}
 				if test.verdict == "cancelled" {

@@ -127,7 +127,7 @@ func (t workTx) AddRuns(ctx context.Context, id boxoffice.UUID, runs int64, now 
 	return t.change(ctx, "add runs", `
 		UPDATE schedules
 		SET runs_bought = runs_bought + ?1, runs_left = runs_left + ?1, state = 'active', updated_at = ?2, stopped_at = NULL,
-		    next_run_at = CASE WHEN state = 'ended' OR stopped_at IS NOT NULL THEN ?2 + interval_minutes * ?3 ELSE next_run_at END
+		    next_run_at = CASE WHEN state = 'ended' OR stopped_at IS NOT NULL THEN max(coalesce(next_run_at, 0), ?2 + interval_minutes * ?3) ELSE next_run_at END
 		WHERE id = ?4`, runs, now, time.Minute.Milliseconds(), id)
 }
 

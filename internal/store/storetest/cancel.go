@@ -48,6 +48,13 @@ var cancelTests = map[string]func(*testing.T, Store){
 		})
 		wantError(t, store.Finish(t.Context(), run, holder, work.Result{Verdict: work.Done, Summary: "later"}, now+5), work.ErrLost)
 		run.Attempt++
+		// Its agent may be in the workspace until it said that it left, or its hold is over.
+		_, err = store.Claim(t.Context(), run, "process 2", now+2*minute, now+minute, nil)
+		wantError(t, err, work.ErrLeaving)
+		fatal(t, store.Left(t.Context(), run, "process 2"))
+		_, err = store.Claim(t.Context(), run, "process 2", now+2*minute, now+minute, nil)
+		wantError(t, err, work.ErrLeaving)
+		fatal(t, store.Left(t.Context(), run, holder))
 		same(t, claim(t, store, run).Answers, []string{"go on"})
 		wantError(t, store.Finish(t.Context(), work.Run{Work: id, Attempt: 1}, holder, work.Result{Verdict: work.Done}, now+6), work.ErrLost)
 		finish(t, store, run, work.Result{Verdict: work.Done})
@@ -59,7 +66,7 @@ var cancelTests = map[string]func(*testing.T, Store){
 	"Queued": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
 		cancel(t, store, id, work.Cancelled{Kind: work.KindJob, ID: id, State: "blocked"})
-		_, err := store.Claim(t.Context(), work.Run{Work: id, Attempt: 1}, holder, now+minute, now)
+		_, err := store.Claim(t.Context(), work.Run{Work: id, Attempt: 1}, holder, now+minute, now, nil)
 		wantError(t, err, work.ErrLost)
 		n, err := store.Requeue(t.Context(), now+minute, now, 10)
 		fatal(t, err)
@@ -80,6 +87,7 @@ var cancelTests = map[string]func(*testing.T, Store){
 		admit(t, store, alice, 2, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
 			return work.ContinueJob(t.Context(), tx, owner, id, "after all", now+4)
 		})
+		fatal(t, store.Left(t.Context(), delivery, holder))
 		// The delivery goes on; then the last node is told the input, and it is delivered again.
 		for _, run := range []work.Run{
 			{Work: id, Position: 2, Attempt: 2}, {Work: id, Position: 1, Attempt: 2}, {Work: id, Position: 2, Attempt: 3},
@@ -158,9 +166,9 @@ var cancelTests = map[string]func(*testing.T, Store){
 			return work.Opened{Kind: work.KindSchedule, ID: schedule.ID}, tx.InsertSchedule(t.Context(), schedule)
 		})
 		cancel(t, store, schedule.ID, work.Cancelled{Kind: work.KindSchedule, ID: schedule.ID, State: "stopped"})
-		due, err := store.DueSchedules(t.Context(), now+minute, 10)
+		due, err := store.DueSchedules(t.Context(), now+minute, work.Due{}, 10)
 		fatal(t, err)
-		same(t, due, []boxoffice.UUID(nil))
+		same(t, due, []work.Due(nil))
 		wantError(t, store.RunSchedule(t.Context(), schedule.ID, now+minute, func(work.Tx, work.Schedule) (work.Opened, error) {
 			return work.Opened{}, errors.New("it was opened")
 		}), work.ErrLost)
@@ -179,6 +187,36 @@ var cancelTests = map[string]func(*testing.T, Store){
 		got, err = store.Schedule(t.Context(), alice, schedule.ID)
 		fatal(t, err)
 		same(t, got, schedule)
+	},
+
+	// Who died while its run was cancelled is not waited for beyond its lease.
+	"LeavingLapses": func(t *testing.T, store Store) {
+		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
+		claim(t, store, run)
+		cancel(t, store, run.Work, work.Cancelled{Kind: work.KindJob, ID: run.Work, State: "blocked"})
+		admit(t, store, alice, 2, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
+			return work.ContinueJob(t.Context(), tx, owner, run.Work, "go on", now)
+		})
+		run.Attempt++
+		_, err := store.Claim(t.Context(), run, "process 2", now+2*minute, now+minute+1, nil)
+		fatal(t, err)
+	},
+
+	// A schedule that was stopped before its start does not begin earlier.
+	"ScheduleBeforeItsStart": func(t *testing.T, store Store) {
+		var schedule work.Schedule
+		admit(t, store, alice, 1, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
+			schedule = aSchedule(owner)
+			schedule.NextRunAt = pointer(now + 1000*minute)
+			return work.Opened{Kind: work.KindSchedule, ID: schedule.ID}, tx.InsertSchedule(t.Context(), schedule)
+		})
+		cancel(t, store, schedule.ID, work.Cancelled{Kind: work.KindSchedule, ID: schedule.ID, State: "stopped"})
+		admit(t, store, alice, 2, func(tx work.Tx, _ work.Owner) (work.Opened, error) {
+			return work.TopUpSchedule(t.Context(), tx, schedule.ID, 3, now)
+		})
+		got, err := store.Schedule(t.Context(), alice, schedule.ID)
+		fatal(t, err)
+		same(t, got.NextRunAt, schedule.NextRunAt)
 	},
 
 	"Unknown": func(t *testing.T, store Store) {

@@ -29,7 +29,7 @@ const holder = "process 1"
 
 func claim(t testing.TB, store Store, run work.Run) work.Assignment {
 	t.Helper()
-	assignment, err := store.Claim(t.Context(), run, holder, now+minute, now)
+	assignment, err := store.Claim(t.Context(), run, holder, now+minute, now, nil)
 	fatal(t, err)
 	return assignment
 }
@@ -53,7 +53,7 @@ var runningTests = map[string]func(*testing.T, Store){
 	"FromQueuedToDelivered": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
 		a, b, delivery := work.Run{Work: id, Attempt: 1}, work.Run{Work: id, Position: 1, Attempt: 1}, work.Run{Work: id, Position: 2, Attempt: 1}
-		_, err := store.Claim(t.Context(), b, holder, now, now)
+		_, err := store.Claim(t.Context(), b, holder, now, now, nil)
 		wantError(t, err, work.ErrLost) // it waits for a
 		claim(t, store, a)
 		finish(t, store, a, work.Result{Verdict: work.Done, Summary: "A", Log: "log"})
@@ -75,7 +75,7 @@ var runningTests = map[string]func(*testing.T, Store){
 	"ClaimOnce": func(t *testing.T, store Store) {
 		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
 		if won := race(t, work.ErrLost, func(ctx context.Context, i int) error {
-			_, err := store.Claim(ctx, run, fmt.Sprint("process ", i), now+minute, now)
+			_, err := store.Claim(ctx, run, fmt.Sprint("process ", i), now+minute, now, nil)
 			return err
 		}); won != 1 {
 			t.Errorf("the run was taken %d times", won)
@@ -111,10 +111,35 @@ var runningTests = map[string]func(*testing.T, Store){
 		kept, err = store.Renew(t.Context(), holder, now)
 		fatal(t, err)
 		same(t, kept, []work.Run(nil))
-		_, err = store.Claim(t.Context(), run, holder, now, now)
+		_, err = store.Claim(t.Context(), run, holder, now, now, nil)
 		wantError(t, err, work.ErrLost) // its second attempt is due now
 		run.Attempt++
 		same(t, claim(t, store, run).Node.Failures, 1)
+	},
+
+	// Between being found silent and being taken from, a holder may speak.
+	"LapsedAndRenewed": func(t *testing.T, store Store) {
+		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
+		claim(t, store, run)
+		_, err := store.Renew(t.Context(), holder, now+2*minute)
+		fatal(t, err)
+		lost := work.Result{Verdict: work.Lost, Lapsed: true}
+		wantError(t, store.Finish(t.Context(), run, holder, lost, now+minute+1), work.ErrLost)
+		fatal(t, store.Finish(t.Context(), run, holder, lost, now+2*minute+1))
+	},
+
+	// What is refused by who would run it was not begun.
+	"NotAble": func(t *testing.T, store Store) {
+		broken := errors.New("no agent")
+		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
+		_, err := store.Claim(t.Context(), run, holder, now+minute, now, func(node work.Node) error {
+			same(t, node.Template, "research")
+			return broken
+		})
+		wantError(t, err, broken)
+		state, _ := nodeStates(t, store, run.Work)
+		same(t, state, boxoffice.JobQueued)
+		same(t, claim(t, store, run).Node.Attempts, 1)
 	},
 
 	// A lost worker is counted, and no failure; an input begins the count anew.
@@ -206,7 +231,7 @@ var runningTests = map[string]func(*testing.T, Store){
 			id = opened.ID
 			return opened, broken
 		}), broken)
-		_, err := store.Claim(t.Context(), work.Run{Work: id, Attempt: 1}, holder, now, now)
+		_, err := store.Claim(t.Context(), work.Run{Work: id, Attempt: 1}, holder, now, now, nil)
 		wantError(t, err, work.ErrLost)
 	},
 }
@@ -228,9 +253,12 @@ var scheduleTests = map[string]func(*testing.T, Store){
 			}
 		}
 		wantError(t, store.RunSchedule(t.Context(), schedule.ID, now-1, open(t.Context())), work.ErrLost)
-		due, err := store.DueSchedules(t.Context(), now, 10)
+		due, err := store.DueSchedules(t.Context(), now, work.Due{}, 10)
 		fatal(t, err)
-		same(t, due, []boxoffice.UUID{schedule.ID})
+		same(t, due, []work.Due{{At: now, ID: schedule.ID}})
+		due, err = store.DueSchedules(t.Context(), now, due[0], 10)
+		fatal(t, err)
+		same(t, due, []work.Due(nil))
 		if won := race(t, work.ErrLost, func(ctx context.Context, _ int) error {
 			return store.RunSchedule(ctx, schedule.ID, now, open(ctx))
 		}); won != 1 || calls.Load() != 1 {

@@ -16,9 +16,10 @@ import (
 // the answer reach a run in another process, or one that began after a restart.
 // Ids tell nothing of the work and are never reused for another task.
 type Mailbox interface {
-	// Open makes a box for the answer to a task of a node, unless there is one. It
-	// is there until the run of the node is over.
-	Open(ctx context.Context, id string, of boxoffice.UUID, node string) error
+	// Open makes a box for the answer to a task of a node, unless there is one, and
+	// returns the answer that is in it, if any. The box is there until the run of
+	// the node is over.
+	Open(ctx context.Context, id string, of boxoffice.UUID, node string) (kept []byte, err error)
 	// Put keeps an answer under an id, unless there is one, and returns the one
 	// that is kept, or work.ErrNotFound if there is no box.
 	Put(ctx context.Context, id string, answer []byte) (kept []byte, err error)

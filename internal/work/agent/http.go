@@ -32,7 +32,7 @@ type HTTPConfig struct {
 // The agent answers 200 with an Answer, or 202 and sends it later to the task's
 // callback. It has no hands in the workspace: what it makes comes as the
 // answer's files. A run that was waiting when the service ended is lost with
-// it; running the task again finds the answer if the Mailbox kept it.
+// it; running the task again asks nobody if the Mailbox kept the answer.
 type HTTP struct{ HTTPConfig }
 
 // NewHTTP checks the configuration.
@@ -83,11 +83,11 @@ func (h *HTTP) Run(ctx context.Context, workspace string, task Task) (Report, er
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.Timeout, errTime)
 	defer cancel()
-	if h.Callback != "" {
-		err = h.Mailbox.Open(ctx, id, task.Job, task.Node)
-	}
 	var answer []byte
-	if err == nil {
+	if h.Callback != "" {
+		answer, err = h.Mailbox.Open(ctx, id, task.Job, task.Node)
+	}
+	if err == nil && answer == nil {
 		answer, err = h.ask(ctx, id, document)
 	}
 	if err != nil {
@@ -128,6 +128,7 @@ func (h *HTTP) ask(ctx context.Context, id string, document []byte) ([]byte, err
 		}
 		return answer, nil
 	case response.StatusCode == http.StatusAccepted && h.Callback != "":
+		response.Body.Close() // it may be hours until the answer
 		return h.Mailbox.Wait(ctx, id)
 	default:
 		return nil, h.refused(response)

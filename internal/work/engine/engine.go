@@ -29,8 +29,11 @@ import (
 // Store keeps what is run. Every method is one transaction.
 type Store interface {
 	// Claim takes a queued run for holder until the given moment, and returns
-	// what it needs to know, or work.ErrLost.
-	Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp) (work.Assignment, error)
+	// what it needs to know, or work.ErrLost, or work.ErrLeaving if it has to wait
+	// for one that was cancelled, or an error of able, which is asked about its node.
+	Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp, able func(work.Node) error) (work.Assignment, error)
+	// Left says that a run that was taken from holder has ended.
+	Left(ctx context.Context, run work.Run, holder string) error
 	// Renew keeps the runs of holder until the given moment, and returns them.
 	Renew(ctx context.Context, holder string, until boxoffice.Timestamp) ([]work.Run, error)
 	// Finish saves what a run came to and all that follows from it, or returns
@@ -48,8 +51,8 @@ type Store interface {
 
 // Schedules keeps what is opened again and again. Every method is one transaction.
 type Schedules interface {
-	// DueSchedules returns the schedules that have a run due.
-	DueSchedules(ctx context.Context, now boxoffice.Timestamp, limit int) ([]boxoffice.UUID, error)
+	// DueSchedules returns the schedules that have a run due, after the given one.
+	DueSchedules(ctx context.Context, now boxoffice.Timestamp, after work.Due, limit int) ([]work.Due, error)
 	// RunSchedule takes the due run of a schedule and keeps what open creates
 	// for it, or returns work.ErrLost if none is due.
 	RunSchedule(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp, open func(work.Tx, work.Schedule) (work.Opened, error)) error
@@ -205,17 +208,24 @@ func (e *Engine[TTx]) start(ctx context.Context) error {
 // keep holds on to the runs of this process, and gives back those that others
 // let go, until ctx ends. A process that was away itself, because the database
 // was or the machine slept, does not know who is silent and who was kept from
-// speaking: it gives the others a lease to renew first.
+// speaking: it gives the others a lease to renew first. One that starts, perhaps
+// because the database came back, gives them a few heartbeats.
 func (e *Engine[TTx]) keep(ctx context.Context) {
-	tick := time.NewTicker(min(e.Lease/3, e.Heartbeat))
+	heartbeat := min(e.Lease/3, e.Heartbeat)
+	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
-	last, patient := e.Now(), time.Time{}
+	last, searched := e.Now(), time.Time{}
+	patient := last.Add(3 * heartbeat)
 	for {
 		now := e.Now()
 		if now.Sub(last) > e.Lease/2 {
 			patient = now.Add(e.Lease)
 		}
 		err := errors.Join(e.renew(ctx), e.rescue(ctx, now.Before(patient)))
+		if now.Sub(searched) > e.Lease/2 { // it reads all that is queued
+			searched = now
+			err = errors.Join(err, e.requeue(ctx))
+		}
 		if err == nil {
 			last = now
 		} else if ctx.Err() == nil {
@@ -270,16 +280,16 @@ const rescueAtOnce = 100
 const mostLosses = 5
 
 // rescue gives back the runs of processes that fell silent, unless it is to be
-// patient with them, and queues what the queue lost.
+// patient with them.
 func (e *Engine[TTx]) rescue(ctx context.Context, patient bool) error {
 	lapsed, err := e.Store.Lapsed(ctx, e.now(), rescueAtOnce)
 	if err != nil || patient {
 		return err
 	}
 	for _, held := range lapsed {
-		result := work.Result{Verdict: work.Lost, Reason: "its worker was lost"}
+		result := work.Result{Verdict: work.Lost, Reason: "its worker was lost", Lapsed: true}
 		if held.Losses+1 >= mostLosses {
-			result = work.Result{Verdict: work.Failed, Reason: fmt.Sprintf("its worker was lost %d times", mostLosses)}
+			result.Verdict, result.Reason = work.Failed, fmt.Sprintf("its worker was lost %d times", mostLosses)
 		}
 		err := e.Store.Finish(ctx, held.Run, held.Holder, result, e.now())
 		switch {
@@ -290,11 +300,20 @@ func (e *Engine[TTx]) rescue(ctx context.Context, patient bool) error {
 			e.Log.WarnContext(ctx, "a run was given back: its worker fell silent", "work", held.Work, "node", held.Position, "attempt", held.Attempt)
 		}
 	}
-	n, err := e.Store.Requeue(ctx, boxoffice.At(e.Now().Add(-e.Lease)), e.now(), rescueAtOnce)
-	if n > 0 {
-		e.Log.WarnContext(ctx, "runs were queued again", "runs", n)
+	return nil
+}
+
+// requeue queues what the queue lost.
+func (e *Engine[TTx]) requeue(ctx context.Context) error {
+	for {
+		n, err := e.Store.Requeue(ctx, boxoffice.At(e.Now().Add(-e.Lease)), e.now(), rescueAtOnce)
+		if n > 0 {
+			e.Log.WarnContext(ctx, "runs were queued again", "runs", n)
+		}
+		if err != nil || n < rescueAtOnce {
+			return err
+		}
 	}
-	return err
 }
 
 // raised lets the queue's warnings through, and nothing below them. That it was

@@ -315,7 +315,7 @@ func TestKilledWorker(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	run := work.Run{Work: id, Attempt: 1}
-	if _, err := p.store.Claim(t.Context(), run, "killed", p.now()+1000, p.now()); err != nil {
+	if _, err := p.store.Claim(t.Context(), run, "killed", p.now()+1000, p.now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	p.advance(time.Minute)
@@ -343,7 +343,7 @@ func TestLostWorkers(t *testing.T) {
 			rescuer := p.run(nil, alone)
 			for attempt := range test.lost {
 				until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State == boxoffice.NodeQueued })
-				if _, err := p.store.Claim(t.Context(), work.Run{Work: id, Attempt: attempt + 1}, "killed", p.now()-1, p.now()); err != nil {
+				if _, err := p.store.Claim(t.Context(), work.Run{Work: id, Attempt: attempt + 1}, "killed", p.now()-1, p.now(), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -557,11 +557,11 @@ type away struct {
 
 var errAway = errors.New("the database is away")
 
-func (a *away) Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp) (work.Assignment, error) {
+func (a *away) Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp, able func(work.Node) error) (work.Assignment, error) {
 	if a.claims.Add(1) == 1 {
 		return work.Assignment{}, errAway
 	}
-	return a.Store.Claim(ctx, run, holder, until, now)
+	return a.Store.Claim(ctx, run, holder, until, now, able)
 }
 
 func (a *away) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
@@ -653,7 +653,7 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 
 	stop()
 	silent := p.openJob("look")
-	if _, err := p.store.Claim(t.Context(), work.Run{Work: silent, Attempt: 1}, "killed", p.now(), p.now()); err != nil {
+	if _, err := p.store.Claim(t.Context(), work.Run{Work: silent, Attempt: 1}, "killed", p.now(), p.now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for range 4 { // step by step, or it would seem to have slept itself
@@ -666,13 +666,101 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 	}
 }
 
-// Work for which the operator has no agent waits, and is not lost.
+// Work for which the operator has no agent waits. It is not lost, and was not
+// attempted.
 func TestNoAgent(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	stop := p.run(nil, func(c *config) { c.Agents = map[string]agent.Runner{"audit": answers(nil)} })
-	until(p, id, p.store.Job, func(job work.Job) bool {
-		return job.Nodes[0].Attempts == 1 && job.Nodes[0].State == boxoffice.NodeQueued
-	})
+	p.until(func() bool { return strings.Contains(p.log.String(), "no agent for research") })
 	stop()
+	job := p.untilJob(id, boxoffice.JobQueued)
+	if node := job.Nodes[0]; node.State != boxoffice.NodeQueued || node.Attempts != 0 {
+		t.Errorf("%+v", node)
+	}
+}
+
+// waits is a store that counts the runs that had to wait for a cancelled one.
+type waits struct {
+	*sqlite.Store
+	count atomic.Int64
+}
+
+func (w *waits) Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp, able func(work.Node) error) (work.Assignment, error) {
+	assignment, err := w.Store.Claim(ctx, run, holder, until, now, able)
+	if errors.Is(err, work.ErrLeaving) {
+		w.count.Add(1)
+	}
+	return assignment, err
+}
+
+// An input that is paid for while a cancelled agent ends begins the next run
+// when that agent has left the workspace, whichever process takes it.
+func TestContinuedWhileTheAgentEnds(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	started, ending, leave := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var inside, most atomic.Int64
+	runner := answers(func(ctx context.Context, task agent.Task) (agent.Answer, error) {
+		most.Store(max(most.Load(), inside.Add(1)))
+		defer inside.Add(-1)
+		if len(task.Answers) > 0 {
+			return done("after all")
+		}
+		close(started)
+		<-ctx.Done()
+		close(ending)
+		<-leave
+		return done("too late")
+	})
+	store := &waits{Store: p.store}
+	for range 2 {
+		p.run(runner, func(c *config) { c.Store = store })
+	}
+	<-started
+	if _, err := p.store.Cancel(t.Context(), id, p.now()); err != nil {
+		t.Fatal(err)
+	}
+	<-ending
+	p.carryOn(id, "go on")
+	p.until(func() bool { return store.count.Load() > 0 || most.Load() > 1 })
+	close(leave)
+	p.untilJob(id, boxoffice.JobCompleted)
+	if most.Load() != 1 {
+		t.Errorf("%d agents were in the workspace at once", most.Load())
+	}
+}
+
+// speaks is a store on which another process renews its runs while the engine
+// looks for the second time who is silent.
+type speaks struct {
+	*sqlite.Store
+	other string
+	looks atomic.Int64
+}
+
+func (s *speaks) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Held, error) {
+	if s.looks.Add(1) == 2 {
+		if _, err := s.Store.Renew(ctx, s.other, now+60_000); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.Lapsed(ctx, now, limit)
+}
+
+// Who starts when the database is back lets those speak first that it was away from.
+func TestStartAfterAnOutage(t *testing.T) {
+	p := newPlace(t)
+	run := work.Run{Work: p.openJob("look"), Attempt: 1}
+	if _, err := p.store.Claim(t.Context(), run, "other", p.now()-1, p.now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	store := &speaks{Store: p.store, other: "other"}
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("again") }), func(c *config) {
+		c.Store, c.Heartbeat = store, 500*time.Millisecond
+	})
+	p.until(func() bool { return store.looks.Load() > 2 })
+	if err := p.store.Finish(t.Context(), run, "other", work.Result{Verdict: work.Done, Summary: "mine"}, p.now()); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,14 +23,20 @@ type nodeWorker[TTx any] struct {
 // run again.
 func (w *nodeWorker[TTx]) Work(ctx context.Context, entry *river.Job[work.Run]) error {
 	e, run := w.engine, entry.Args
-	assignment, err := e.Store.Claim(ctx, run, e.holder, e.until(), e.now())
-	if errors.Is(err, work.ErrLost) {
+	assignment, err := e.Store.Claim(ctx, run, e.holder, e.until(), e.now(), e.able)
+	_, without := errors.AsType[noAgentError](err)
+	switch {
+	case err == nil:
+	case errors.Is(err, work.ErrLost):
 		return nil
-	}
-	if err != nil && ctx.Err() != nil {
+	case errors.Is(err, work.ErrLeaving):
+		return river.JobSnooze(leavingRetry)
+	case without:
+		e.Log.ErrorContext(ctx, "work waits: no agent is configured for its template", "work", run.Work, "err", err)
+		return river.JobSnooze(noAgentRetry)
+	case ctx.Err() != nil:
 		return river.JobSnooze(0) // this process stops: another takes it
-	}
-	if err != nil {
+	default:
 		return err
 	}
 	stopped := ctx.Done()
@@ -46,6 +53,7 @@ func (w *nodeWorker[TTx]) Work(ctx context.Context, entry *river.Job[work.Run]) 
 	result := e.run(ctx, assignment)
 	if errors.Is(context.Cause(ctx), work.ErrLost) {
 		e.Log.WarnContext(ctx, "a run was ended: it was cancelled, or given to another worker", "work", run.Work, "node", assignment.Node.ID)
+		e.left(context.WithoutCancel(ctx), run)
 		return nil
 	}
 	return e.finish(ctx, stopped, assignment, result)
@@ -66,7 +74,11 @@ func (e *Engine[TTx]) finish(ctx context.Context, stopped <-chan struct{}, assig
 		if err == nil && assignment.Node.Kind == work.NodeDelivery {
 			e.discard(saving, assignment.Work)
 		}
-		if err == nil || errors.Is(err, work.ErrLost) {
+		if errors.Is(err, work.ErrLost) {
+			e.left(saving, assignment.Run)
+			return nil
+		}
+		if err == nil {
 			return nil
 		}
 		e.Log.ErrorContext(ctx, "a result could not be saved; it will be tried again", "work", assignment.Work, "node", assignment.Node.ID, "err", err)
@@ -76,6 +88,14 @@ func (e *Engine[TTx]) finish(ctx context.Context, stopped <-chan struct{}, assig
 		case <-stopped: // the run lapses, and is done again
 			return err
 		}
+	}
+}
+
+// left says that a run that was taken from this process has ended, so that the
+// next one need not wait until its lease is over.
+func (e *Engine[TTx]) left(ctx context.Context, run work.Run) {
+	if err := e.Store.Left(ctx, run, e.holder); err != nil {
+		e.Log.WarnContext(ctx, "the end of a cancelled run could not be saved; the next one waits for the lease", "work", run.Work, "err", err)
 	}
 }
 
@@ -90,13 +110,13 @@ func (e *Engine[TTx]) run(ctx context.Context, a work.Assignment) work.Result {
 			return e.ours(ctx, a, err)
 		}
 		defer folder.Remove(workspace)
-		return e.ask(ctx, a, Oracle, workspace, memberTask(a))
+		return e.ask(ctx, a, workspace, memberTask(a))
 	default:
 		workspace, err := e.Deliverer.Workspace(ctx, a.Job)
 		if err != nil {
 			return e.ours(ctx, a, fmt.Errorf("workspace: %w", err))
 		}
-		return e.ask(ctx, a, a.Node.Template, workspace, nodeTask(a))
+		return e.ask(ctx, a, workspace, nodeTask(a))
 	}
 }
 
@@ -112,20 +132,43 @@ func (e *Engine[TTx]) deliver(ctx context.Context, a work.Assignment) work.Resul
 	return work.Result{Verdict: work.Done, Delivery: &delivery}
 }
 
-// noAgentRetry is after how long work that has no agent is looked at again.
-const noAgentRetry = time.Minute
+// After how long a run is looked at again that has no agent here, or that waits
+// for another to end.
+const (
+	noAgentRetry = time.Minute
+	leavingRetry = time.Second
+)
 
-func (e *Engine[TTx]) ask(ctx context.Context, a work.Assignment, template, workspace string, task agent.Task) work.Result {
-	runner, ok := e.Agents[template]
-	if !ok {
-		runner, ok = e.Agents[Any]
+type noAgentError struct{ template string }
+
+func (e noAgentError) Error() string { return "no agent for " + e.template }
+
+// able says whether this process can run a node. Finding out begins no run.
+func (e *Engine[TTx]) able(node work.Node) error {
+	template := templateOf(node)
+	if node.Kind != work.NodeDelivery && e.agent(template) == nil {
+		return noAgentError{template}
 	}
-	if !ok {
-		e.Log.ErrorContext(ctx, "work waits: no agent is configured for its template", "work", a.Work, "template", template)
-		return work.Result{Verdict: work.Abandoned, After: noAgentRetry}
+	return nil
+}
+
+func templateOf(node work.Node) string {
+	if node.Kind == work.NodeMember {
+		return Oracle
 	}
-	task.Template = template
-	report, err := runner.Run(ctx, workspace, task)
+	return node.Template
+}
+
+func (e *Engine[TTx]) agent(template string) agent.Runner {
+	if runner, ok := e.Agents[template]; ok {
+		return runner
+	}
+	return e.Agents[Any]
+}
+
+func (e *Engine[TTx]) ask(ctx context.Context, a work.Assignment, workspace string, task agent.Task) work.Result {
+	task.Template = templateOf(a.Node)
+	report, err := e.agent(task.Template).Run(ctx, workspace, task)
 	result := e.result(ctx, a, report, err)
 	result.Log = string(report.Log)
 	return result
@@ -219,35 +262,47 @@ type scheduleWorker[TTx any] struct {
 const schedulesAtOnce = 500
 
 // Work opens the runs that are due, one for each schedule and round, until none
-// is due. One that fails does not hold up the others.
+// is due. Those that fail do not hold up the others, however many they are.
 func (w *scheduleWorker[TTx]) Work(ctx context.Context, _ *river.Job[scheduleArgs]) error {
-	e := w.engine
 	for {
-		now := e.now()
-		due, err := e.Schedules.DueSchedules(ctx, now, schedulesAtOnce)
+		opened, err := w.engine.openDue(ctx)
 		if ctx.Err() != nil {
 			return nil // this process stops: the next round finds what is due
 		}
-		if err != nil {
-			return err
-		}
-		opened, failures := 0, []error(nil)
-		for _, id := range due {
-			err := e.Schedules.RunSchedule(ctx, id, now, func(tx work.Tx, schedule work.Schedule) (work.Opened, error) {
-				return e.Open(ctx, tx, schedule.Owner, schedule.Action, schedule.Input, now)
-			})
-			switch {
-			case err == nil:
-				opened++
-			case !errors.Is(err, work.ErrLost):
-				failures = append(failures, fmt.Errorf("schedule %s: %w", id, err))
-			}
-		}
-		if err := errors.Join(failures...); err != nil || opened == 0 {
-			if ctx.Err() != nil {
-				return nil
-			}
+		if err != nil || opened == 0 {
 			return err
 		}
 	}
+}
+
+// openDue opens a run of each schedule that has one due. Its error is that of the
+// first one that failed, and says how many did.
+func (e *Engine[TTx]) openDue(ctx context.Context) (opened int, err error) {
+	failed, first := 0, error(nil)
+	now, last := e.now(), work.Due{}
+	for more := true; more; {
+		due, err := e.Schedules.DueSchedules(ctx, now, last, schedulesAtOnce)
+		if err != nil {
+			return opened, err
+		}
+		for _, last = range due {
+			err := e.Schedules.RunSchedule(ctx, last.ID, now, func(tx work.Tx, schedule work.Schedule) (work.Opened, error) {
+				return e.Open(ctx, tx, schedule.Owner, schedule.Action, schedule.Input, now)
+			})
+			switch {
+			case ctx.Err() != nil:
+				return opened, ctx.Err()
+			case err == nil:
+				opened++
+			case !errors.Is(err, work.ErrLost):
+				failed++
+				first = cmp.Or(first, fmt.Errorf("schedule %s: %w", last.ID, err))
+			}
+		}
+		more = len(due) == schedulesAtOnce
+	}
+	if failed > 0 {
+		return opened, fmt.Errorf("%d schedules could not be run: %w", failed, first)
+	}
+	return opened, nil
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -111,4 +112,30 @@ func TestScheduledOracle(t *testing.T) {
 	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return vote("yes") }))
 	run := p.untilLeft(id, 0).LastRuns[0]
 	until(p, run.ID, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
+}
+
+// Schedules that always fail do not hold up the others, however many they are.
+func TestSchedulesThatFail(t *testing.T) {
+	p := newPlace(t)
+	p.admit(func(tx work.Tx, owner work.Owner) (opened work.Opened, err error) {
+		for range 501 {
+			opened, err = work.CreateSchedule(t.Context(), tx, owner, work.Recurrence{
+				Action: boxoffice.ActionJobOpen, Input: []byte(`"broken"`), IntervalMinutes: 30, Runs: 1,
+			}, p.now()-1)
+			if err != nil {
+				break
+			}
+		}
+		return opened, err
+	})
+	id := p.createSchedule(1, boxoffice.MissedSkip, boxoffice.ActionJobOpen)
+	p.run(nil, alone, func(c *config) {
+		c.Open = func(ctx context.Context, tx work.Tx, owner work.Owner, action string, input []byte, now boxoffice.Timestamp) (work.Opened, error) {
+			if string(input) == `"broken"` {
+				return work.Opened{}, errors.New("it cannot be opened")
+			}
+			return open(ctx, tx, owner, action, input, now)
+		}
+	})
+	p.untilLeft(id, 0)
 }
