@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"testing"
+	"time"
 
 	"boxoffice"
 	"boxoffice/contracts"
@@ -219,5 +220,32 @@ func TestLaggingNodeAccusesNobody(t *testing.T) {
 	w.mine()
 	w.round()
 	w.want(second, boxoffice.Paid, "")
+	w.audit()
+}
+
+// However many payments of wallets with code wait for slots of their own, those
+// that go together do not wait for them.
+func TestWalletsWithCodeHoldUpNobody(t *testing.T) {
+	w := newWorld(t, func(s *setup) { s.settler.MaxBatch = 4 })
+	wallet := w.wallet1271(1)
+	var alone []payment.Intent
+	for nonce := range uint64(12) {
+		alone = append(alone, w.pay(1, nonce, from(wallet)))
+	}
+	w.round() // the first four are looked at, and three sent
+	w.advance(time.Second)
+	plain := []payment.Intent{w.pay(2, 1), w.pay(3, 1)}
+	for range 3 {
+		w.round()
+	}
+	w.mine()
+	w.round()
+	for _, intent := range plain {
+		w.want(intent, boxoffice.Paid, "")
+	}
+	w.finish()
+	for _, intent := range alone {
+		w.want(intent, boxoffice.Paid, "")
+	}
 	w.audit()
 }
