@@ -78,6 +78,7 @@ A 402 without `+"`error`"+` is not an error: it is the challenge that offers pay
 ## Reasons
 
 Why a payment was rejected, or why a submitted one failed (`+"`payment.reason`"+` of a status). Checks run in this order and the first that fails is the reason.
+What a wallet with code says of its permit is the one exception: the simulation asks it, last.
 
 | Reason | Meaning | What the payer can do |
 |---|---|---|

@@ -20,9 +20,10 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	limit := min(s.MaxBatch, s.Wallet.MaxBatch())
 	if len(open) < s.MaxInFlight {
 		var err error
-		if waiting, err = s.Store.Waiting(ctx, s.ChainID, limit); err != nil {
+		if waiting, err = s.Store.Waiting(ctx, s.ChainID, limit+min(len(s.alone), maxAlone)); err != nil {
 			return err
 		}
+		waiting = s.turn(waiting, limit, s.slotsAlone()-len(open))
 	}
 	together, alone, doubts, err := s.sort(ctx, v, open, waiting)
 	if err != nil {
@@ -43,7 +44,7 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 		}
 	}
 	for _, intent := range alone {
-		if len(open) >= max(1, s.MaxInFlight-1) { // the last slot is for those that go together, or none
+		if len(open) >= s.slotsAlone() {
 			break
 		}
 		if open, err = s.send(ctx, open, nextNonce(consumed, open), []Intent{intent}); err != nil {
@@ -61,6 +62,38 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 		s.Wake()
 	}
 	return failed
+}
+
+// slotsAlone is how many slots may be open after one that carries an intent
+// alone: the last is for those that go together, or none.
+func (s *Settler) slotsAlone() int { return max(1, s.MaxInFlight-1) }
+
+// maxAlone is how many intents that go alone are read beside a full round. More
+// of them than that hold up those that go together.
+const maxAlone = 1000
+
+// turn chooses whose turn it is among those that wait, oldest first: as many as
+// are looked at in a round. Of those that were found to go alone they are no
+// more than find a slot, or the others would wait for all of them. Whoever is
+// distrusted needs none.
+func (s *Settler) turn(waiting []Intent, limit, slots int) (turn []Intent) {
+	alone := map[boxoffice.UUID]bool{} // who does not wait any more is forgotten
+	for _, intent := range waiting {
+		if s.alone[intent.ID] {
+			alone[intent.ID] = true
+			if _, distrusted := s.twoFaced[intent.Permit.From]; !distrusted {
+				if slots <= 0 {
+					continue
+				}
+				slots--
+			}
+		}
+		if len(turn) < limit {
+			turn = append(turn, intent)
+		}
+	}
+	s.alone = alone
+	return turn
 }
 
 // sort finds the intents that would settle, in one transaction or alone, and
@@ -82,6 +115,10 @@ func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Inten
 	promised := promises(open)
 	for i, intent := range waiting {
 		standing := &standings[i]
+		// Code can burn the gas of its neighbours; others failed among theirs.
+		if standing.Code || intent.LeftOut > 0 {
+			s.alone[intent.ID] = true
+		}
 		switch {
 		case standing.Spent:
 			doubts = append(doubts, doubt{intent: intent})
@@ -91,7 +128,7 @@ func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Inten
 			doubts = append(doubts, doubt{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
 		case promised.exceed(standing.Balance, intent.Permit):
 			// It waits for what is on its way: together they would overdraw the owner.
-		case standing.Code, intent.LeftOut > 0: // code can burn the gas of its neighbours; others failed among theirs
+		case s.alone[intent.ID]:
 			alone = append(alone, intent)
 		default:
 			together = append(together, intent)

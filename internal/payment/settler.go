@@ -43,18 +43,19 @@ type SettlerConfig struct {
 type Settler struct {
 	SettlerConfig
 	wake     chan struct{}
-	newest   Head           // the newest block seen: what was believed of the chain does not go back
-	credited map[logID]bool // transfers found to be credited already
-	twoFaced twoFaced       // owners whose simulations are not believed
-	wallet   due            // the next look at the wallet
-	past     due            // the next look at what was decided
+	newest   Head                    // the newest block seen: what was believed of the chain does not go back
+	credited map[logID]bool          // transfers found to be credited already
+	alone    map[boxoffice.UUID]bool // waiting intents that were found to go alone
+	twoFaced twoFaced                // owners whose simulations are not believed
+	wallet   due                     // the next look at the wallet
+	past     due                     // the next look at what was decided
 	unready  atomic.Pointer[error]
 	health   atomic.Pointer[error]
 }
 
 // NewSettler returns a Settler.
 func NewSettler(c SettlerConfig) *Settler {
-	return &Settler{SettlerConfig: c, wake: make(chan struct{}, 1), credited: map[logID]bool{}, twoFaced: twoFaced{}}
+	return &Settler{SettlerConfig: c, wake: make(chan struct{}, 1), credited: map[logID]bool{}, alone: map[boxoffice.UUID]bool{}, twoFaced: twoFaced{}}
 }
 
 // Wake tells the settler that an intent is waiting.

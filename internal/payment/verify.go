@@ -34,6 +34,7 @@ type Verifier struct{ VerifierConfig }
 type VerifierConfig struct {
 	Chain    Chain
 	Promises Promises
+	KeysOnly bool         // Chain does not tell who has code: every signature has to be that of a key
 	Ready    func() error // why no payment can be settled now; nil: always one can
 	Now      func() time.Time
 }
@@ -71,6 +72,11 @@ func (v *Verifier) verify(ctx context.Context, demand Demand, paid *x402.Payment
 	signed, rejection := demand.readSignatures(paid, permit, approval)
 	if rejection != nil {
 		return Verified{}, rejection
+	}
+	if v.KeysOnly {
+		if rejection := signed.judge(Standing{}, permit); rejection != nil {
+			return Verified{}, rejection
+		}
 	}
 	if err := v.Ready(); err != nil {
 		return Verified{}, err

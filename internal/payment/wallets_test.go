@@ -3,7 +3,9 @@ package payment_test
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"testing"
+	"time"
 
 	"boxoffice"
 	"boxoffice/contracts"
@@ -13,6 +15,7 @@ import (
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
 )
 
 // wallet1271 deploys a contract wallet whose owner is a payer's key, with money.
@@ -219,5 +222,54 @@ func TestLaggingNodeAccusesNobody(t *testing.T) {
 	w.mine()
 	w.round()
 	w.want(second, boxoffice.Paid, "")
+	w.audit()
+}
+
+// However many payments of wallets with code wait for slots of their own, those
+// that go together do not wait for them.
+func TestWalletsWithCodeHoldUpNobody(t *testing.T) {
+	w := newWorld(t, func(s *setup) { s.settler.MaxBatch = 4 })
+	wallet := w.wallet1271(1)
+	var alone []payment.Intent
+	for nonce := range uint64(12) {
+		alone = append(alone, w.pay(1, nonce, from(wallet)))
+	}
+	w.round() // the first four are looked at, and three sent
+	w.advance(time.Second)
+	plain := []payment.Intent{w.pay(2, 1), w.pay(3, 1)}
+	for range 3 {
+		w.round()
+	}
+	w.mine()
+	w.round()
+	for _, intent := range plain {
+		w.want(intent, boxoffice.Paid, "")
+	}
+	w.finish()
+	for _, intent := range alone {
+		w.want(intent, boxoffice.Paid, "")
+	}
+	w.audit()
+}
+
+// A wallet that reverts in the proxy's word for a payment that is early makes
+// nobody wait for it.
+func TestWalletIsNotEarly(t *testing.T) {
+	w := newWorld(t)
+	tooEarly := crypto.Keccak256([]byte("PaymentTooEarly()"))[:4]
+	// PUSH4 selector, MSTORE at 0, REVERT with its 4 bytes; and what deploys these 13 bytes.
+	runtime := slices.Concat([]byte{0x63}, tooEarly, common.FromHex("6000526004601cfd"))
+	early := &contracts.Contract{Name: "early", Creation: slices.Concat([]byte{0x6c}, runtime, common.FromHex("600052600d6013f3"))}
+	code, err := w.dev.Deploy(t.Context(), devchain.PayerKey(), early)
+	w.must(err)
+	intent := w.pay(1, 1)
+	w.must(w.dev.Delegate(t.Context(), key(t, 1), code))
+	w.round()
+	w.want(intent, boxoffice.PaymentFailed, x402.ReasonSimulation)
+	standings, err := w.chain.Standing(t.Context(), []payment.Permit{w.permit(1, 2)})
+	w.must(err)
+	if failure := standings[0].Failure; failure == nil || failure.Reason != x402.ReasonSimulation {
+		t.Errorf("at the door it is %+v", failure)
+	}
 	w.audit()
 }

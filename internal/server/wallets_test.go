@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"boxoffice"
@@ -249,7 +250,7 @@ func TestFacilitatorTakesWallets(t *testing.T) {
 // a contract approves: it is refused, and capabilities say so. An account that
 // delegates approves by its own key.
 func TestWalletsWithoutNode(t *testing.T) {
-	w, _ := startCarried(t, withoutNode)
+	w, c := startCarried(t, withoutNode)
 	awaitReady(t, w)
 	owner, payer := w.NewKey(), w.NewPayer()
 	wallet := w.NewContract(contracts.Wallet(), owner)
@@ -266,7 +267,18 @@ func TestWalletsWithoutNode(t *testing.T) {
 	attempt := newDraft(t, w, d.challenge(order), owner)
 	attempt.auth().From = wallet
 	header, body := attempt.sign()
+	var asked atomic.Int64
+	count := func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if r.URL.Path == x402.PathVerify {
+			asked.Add(1)
+		}
+		return false
+	}
+	c.spoil.Store(&count)
 	d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonSignature))
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the facilitator was asked %d times about a signature that is nobody's", n)
+	}
 	mustHave(t, w, 0)
 	buy(t, w.Client(payer), boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	mustHave(t, w, 1)

@@ -50,7 +50,7 @@ type Config struct {
 	GasPerSettle uint64
 	MaxTxGas     uint64 // default 16,777,216, the most that EIP-7825 allows
 
-	Now func() time.Time // stamps signed transactions; default time.Now
+	Now func() time.Time // stamps signed transactions, and tells whether a payment is early; default time.Now
 }
 
 // Fees bounds what the wallet offers, in wei a gas.

@@ -3,6 +3,7 @@ package evm
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
@@ -65,10 +66,21 @@ func amountDetail(p payment.Permit, _ uint64) string {
 // transferFailed is what Permit2 makes of whatever a token reverts with.
 const transferFailed = "TRANSFER_FROM_FAILED"
 
-// rejection says what the revert data of a settle means for the payer.
-func (c *Chain) rejection(data []byte, p payment.Permit) *payment.Rejection {
+// maxTrail is how far the newest block may trail our clock.
+const maxTrail = 2 * time.Minute
+
+// rejection says what the revert data of a settle means for the payer. An owner
+// with code reverts as it likes, in words of Permit2 and the proxy too. That it
+// is too early is the one word that has a payment wait instead of fail, so an
+// owner is not believed when the time has come.
+func (c *Chain) rejection(data []byte, p payment.Permit, code bool) *payment.Rejection {
 	if len(data) >= 4 {
-		if fault, known := faults[[4]byte(data)]; known {
+		fault, known := faults[[4]byte(data)]
+		if code && fault.reason == x402.ReasonNotYetValid {
+			after, fits := p.Witness.ValidAfter.Uint64()
+			known = !fits || after > uint64(c.cfg.Now().Add(-maxTrail).Unix())
+		}
+		if known {
 			return &payment.Rejection{Reason: fault.reason, Detail: fault.detail(p, c.cfg.ChainID)}
 		}
 	}

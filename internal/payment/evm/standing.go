@@ -102,7 +102,7 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit, approval
 		case inOrder:
 			doubtful = append(doubtful, i)
 		default:
-			s.Failure = c.rejection(settled.data, p)
+			s.Failure = c.rejection(settled.data, p, s.Code)
 		}
 	}
 	if len(doubtful) == 0 {
@@ -118,7 +118,7 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit, approval
 	}
 	for k, i := range doubtful {
 		if !confirmed[k].ok {
-			standings[i].Failure = c.rejection(confirmed[k].data, permits[i])
+			standings[i].Failure = c.rejection(confirmed[k].data, permits[i], standings[i].Code)
 		}
 	}
 	return standings, nil
