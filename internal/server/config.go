@@ -321,7 +321,7 @@ func Sample() ([]byte, error) {
 		Pairings: []PairingConfig{{PairWith: "native", Currency: common.Address{}.Hex(), Symbol: "ETH", Name: "Ether", Decimals: 18, Kinds: kinds}},
 	}}}
 	all, err := config.Marshal()
-	sample := bytes.NewBuffer(defaults)
+	sample := bytes.NewBuffer(append(defaults, '\n'))
 	for line := range bytes.Lines(all[len(defaults):]) { // both are the last of Config
 		if line[0] != '\n' && line[0] != '#' {
 			sample.WriteByte('#')
