@@ -30,11 +30,10 @@ type breaker struct {
 type cut string
 
 const (
-	whole        cut = "whole"
-	onDelivery   cut = "cut as the call was delivered"
-	onBroadcast  cut = "cut when the transaction was broadcast"
-	beforeAnswer cut = "cut when the answer was ready"
-	inAnswer     cut = "cut in the middle of the answer"
+	whole       cut = "whole"
+	onDelivery  cut = "cut as the call was delivered"
+	onBroadcast cut = "cut when the transaction was broadcast"
+	inAnswer    cut = "cut in the middle of the answer"
 )
 
 func newBreaker(ctx context.Context, backend string, sent func() (uint64, error)) (*breaker, error) {
@@ -124,7 +123,7 @@ func (b *breaker) pass(ctx context.Context, conn net.Conn, calls *bufio.Reader) 
 	case onDelivery:
 		return errCut
 	case onBroadcast:
-		return errors.Join(errCut, until(ctx, func() (bool, error) {
+		return errors.Join(errCut, until(ctx, "the transaction of a call", func() (bool, error) {
 			now, err := b.sent()
 			return now > before, err
 		}))
@@ -138,8 +137,6 @@ func (b *breaker) pass(ctx context.Context, conn net.Conn, calls *bufio.Reader) 
 	switch {
 	case err != nil:
 		return err
-	case at == beforeAnswer:
-		return errCut
 	case at == inAnswer:
 		conn.Write(text[:len(text)-40]) // whoever reads it misses the rest, whatever became of this
 		return errCut
