@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"sync"
+
+	"github.com/ethereum/go-ethereum/core/types"
 )
 
 // A breaker passes HTTP on to a backend and breaks the connection of a call
@@ -66,7 +69,7 @@ func (b *breaker) close() error {
 	return err
 }
 
-// arm breaks the next call of path.
+// arm breaks the next call of path, none if it is "".
 func (b *breaker) arm(path string, at cut) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,6 +81,22 @@ func (b *breaker) wasBroken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.broke == 1
+}
+
+// oneTransfer breaks a call of path, unless that is "", while do pays, and returns
+// the one transfer that reached the demo's recipient.
+func (b *breaker) oneTransfer(ctx context.Context, d *demo, path string, at cut, do func() error) (transfer types.Log, err error) {
+	b.arm(path, at)
+	moved, err := d.transfers(ctx, do)
+	switch {
+	case err != nil:
+		return transfer, err
+	case path != "" && !b.wasBroken():
+		return transfer, errors.New("no call was broken")
+	case len(moved) != 1:
+		return transfer, fmt.Errorf("%d transfers", len(moved))
+	}
+	return moved[0], nil
 }
 
 func (b *breaker) breaks(path string) cut {

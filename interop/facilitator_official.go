@@ -180,20 +180,12 @@ func (c *carried) serve(ctx context.Context, line *breaker, payTo common.Address
 
 // run buys once and returns the name of the client.
 func (p passage) run(ctx context.Context, c *carried, line *breaker) (client string, err error) {
-	moved, err := c.world.transfers(ctx, func() (err error) {
-		if p.path != "" {
-			line.arm(p.path, p.cut)
-		}
+	_, err = line.oneTransfer(ctx, &c.world, p.path, p.cut, func() (err error) {
 		client, err = p.buy(ctx, c, line)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case p.path != "" && !line.wasBroken():
-		return "", errors.New("no call was broken")
-	case len(moved) != 1:
-		return "", fmt.Errorf("%d transfers", len(moved))
 	}
 	return client, c.onePaymentEach(ctx)
 }

@@ -121,27 +121,19 @@ type told struct {
 
 func (s sale) run(ctx context.Context, d *demo, shop string, line *breaker) error {
 	var answers []told
-	moved, err := d.transfers(ctx, func() (err error) {
-		if s.path != "" {
-			line.arm(s.path, s.cut)
-		}
+	transfer, err := line.oneTransfer(ctx, d, s.path, s.cut, func() (err error) {
 		answers, err = s.pay(ctx, d, shop)
 		return err
 	})
-	switch {
-	case err != nil:
-		return err
-	case s.path != "" && !line.wasBroken():
-		return errors.New("no call was broken")
-	case len(moved) != 1:
-		return fmt.Errorf("%d transfers, answered %+v", len(moved), answers)
+	if err != nil {
+		return fmt.Errorf("%w, answered %+v", err, answers)
 	}
 	served := slices.DeleteFunc(slices.Clone(answers), func(t told) bool { return t.Status != 200 })
 	if len(served) != s.served || s.first != 0 && answers[0].Status != s.first {
 		return fmt.Errorf("served %d times, answered %+v", len(served), answers)
 	}
 	for _, t := range served {
-		if t.Payment == nil || !t.Payment.Success || common.HexToHash(t.Payment.Transaction) != moved[0].TxHash || t.Body != `{"work":"done"}` {
+		if t.Payment == nil || !t.Payment.Success || common.HexToHash(t.Payment.Transaction) != transfer.TxHash || t.Body != `{"work":"done"}` {
 			return fmt.Errorf("answered %+v", t)
 		}
 	}
