@@ -144,7 +144,7 @@ func (c *Client) submit(ctx context.Context, intent *Intent, payment SignedPayme
 	status, err := c.Submit(ctx, intent.Order.ID, payment)
 	problem, _ := errors.AsType[*boxoffice.Problem](err)
 	switch {
-	case err != nil && (problem == nil || problem.Code.Info().Status >= 500):
+	case unanswered(err):
 		return shown, &PendingError{shown, err}
 	case err == nil && !status.Status.Pending():
 		return c.outcome(ctx, intent, payment, status)
@@ -161,8 +161,20 @@ func (c *Client) submit(ctx context.Context, intent *Intent, payment SignedPayme
 	return shown, err
 }
 
+// unanswered reports that the service did not say what became of a request.
+func unanswered(err error) bool {
+	problem, _ := errors.AsType[*boxoffice.Problem](err)
+	return err != nil && (problem == nil || problem.Code.Info().Status >= 500)
+}
+
+// settle waits for what becomes of a payment that was sent. Until the service
+// says it, the outcome is not known, whatever keeps it from saying so.
 func (c *Client) settle(ctx context.Context, intent *Intent, payment SignedPayment) (boxoffice.Status, error) {
 	status, err := c.Wait(ctx, intent.Order.ID)
+	if _, pending := errors.AsType[*PendingError](err); !pending && unanswered(err) {
+		status = boxoffice.Status{Status: intent.Order.Status, Order: intent.Order}
+		err = &PendingError{status, err}
+	}
 	if err != nil {
 		return status, err
 	}

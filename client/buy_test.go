@@ -319,6 +319,35 @@ func TestBuyGivesUp(t *testing.T) {
 	})
 }
 
+// A payment was sent, and then the service cannot be read any more, or the time
+// is over before the first answer: the outcome is not known.
+func TestBuyCannotReadTheOutcome(t *testing.T) {
+	for _, lost := range []string{"time", "service"} {
+		t.Run(lost, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newService(t)
+				s.outcome = func(boxoffice.UUID) boxoffice.State { return boxoffice.PaymentPending }
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+					if r.Method != http.MethodGet || len(s.orders) == 0 {
+						return false
+					}
+					if lost == "time" {
+						cancel()
+					}
+					s.problem(w, &boxoffice.Problem{Code: boxoffice.TemporarilyUnavailable})
+					return true
+				}
+				_, err := s.client().Buy(ctx, job())
+				if _, ok := errors.AsType[*client.PendingError](err); !ok {
+					t.Errorf("error %v; want a PendingError", err)
+				}
+			})
+		})
+	}
+}
+
 func TestWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)

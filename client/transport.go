@@ -69,7 +69,11 @@ func (c *Client) do(ctx context.Context, call call) (answer, error) {
 		if !again || attempt >= c.retry.Attempts || got.retryAfter > c.retry.MaxRetryAfter {
 			return answer{}, err
 		}
-		if interrupted := sleep(ctx, wait); interrupted != nil {
+		switch interrupted := sleep(ctx, wait); {
+		case interrupted == nil:
+		case errors.Is(err, interrupted):
+			return answer{}, err
+		default:
 			return answer{}, errors.Join(interrupted, err)
 		}
 	}

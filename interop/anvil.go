@@ -1,19 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"boxoffice/contracts"
 
@@ -33,22 +30,19 @@ var anvilFolder = filepath.Join("interop", "anvil")
 // is told otherwise.
 type anvil struct {
 	*ethclient.Client
+	demo     *demo // whose programs and folder serve here too
+	node     *process
 	version  string
 	plain    string // what its plain token is
 	url      string
 	keys     []*ecdsa.PrivateKey // of accounts that hold native coin and that the node signs for
 	creation map[string]hexutil.Bytes
-	boxed    string // the boxoffice program
-	services int    // started so far
-	folder   string
-
-	command *exec.Cmd
-	drained chan struct{} // closed when the node's output has ended
+	services int // started so far
 }
 
 // onAnvil proves every row about Anvil on one node.
-func onAnvil(ctx context.Context, _ *demo) (rows []row, err error) {
-	a, err := startAnvil(ctx)
+func onAnvil(ctx context.Context, d *demo) (rows []row, err error) {
+	a, err := startAnvil(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -63,9 +57,10 @@ func onAnvil(ctx context.Context, _ *demo) (rows []row, err error) {
 	return rows, nil
 }
 
-// The accounts: one deploys, each service has a settlement key of its own, the
+// The chain and its accounts: one deploys, each service has a settlement key of its own, the
 // rest pays.
 const (
+	anvilChain  = 31337
 	deployer    = 0
 	settlers    = 30
 	firstPayer  = 1 + settlers
@@ -74,20 +69,13 @@ const (
 )
 
 // startAnvil starts Anvil on a free port and builds what runs against it.
-func startAnvil(ctx context.Context) (_ *anvil, err error) {
-	a := &anvil{drained: make(chan struct{})}
-	if a.folder, err = os.MkdirTemp("", "boxoffice-anvil-"); err != nil {
-		return nil, err
-	}
+func startAnvil(ctx context.Context, d *demo) (_ *anvil, err error) {
+	a := &anvil{demo: d}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.end())
 		}
 	}()
-	a.boxed = filepath.Join(a.folder, "boxoffice")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", a.boxed, "./cmd/boxoffice").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building boxoffice: %w\n%s", err, out)
-	}
 	openZeppelin, err := pinned(anvilFolder, "@openzeppelin/contracts")
 	if err != nil {
 		return nil, err
@@ -102,42 +90,29 @@ func startAnvil(ctx context.Context) (_ *anvil, err error) {
 	if err := json.Unmarshal(compiled, &a.creation); err != nil {
 		return nil, err
 	}
-	if err := a.start(ctx); err != nil {
+	if err := a.startNode(ctx); err != nil {
 		return nil, err
 	}
 	return a, a.placeContracts(ctx)
 }
 
-func (a *anvil) start(ctx context.Context) error {
+func (a *anvil) startNode(ctx context.Context) error {
 	programs, err := filepath.Glob(filepath.Join(anvilFolder, "node_modules", "@foundry-rs", "anvil-*", "bin", "anvil*"))
 	if err != nil || len(programs) != 1 {
 		return fmt.Errorf("want one Anvil for this machine, found %q (%v)", programs, err)
 	}
-	accounts := filepath.Join(a.folder, "accounts.json")
-	a.command = exec.CommandContext(ctx, programs[0], "--host", "127.0.0.1", "--port", "0", "--chain-id", "31337",
-		"--accounts", fmt.Sprint(allAccounts), "--config-out", accounts)
-	a.command.Cancel = func() error { return a.command.Process.Signal(os.Interrupt) }
-	a.command.WaitDelay = 10 * time.Second
-	stdout, err := a.command.StdoutPipe()
+	accounts := filepath.Join(a.demo.folder, "anvil.json")
+	a.node, err = start(exec.CommandContext(ctx, programs[0], "--host", "127.0.0.1", "--port", "0", "--chain-id", fmt.Sprint(anvilChain),
+		"--accounts", fmt.Sprint(allAccounts), "--config-out", accounts))
 	if err != nil {
 		return err
 	}
-	if err := a.command.Start(); err != nil {
+	const listening = "Listening on "
+	line, err := a.node.line(ctx, listening)
+	if err != nil {
 		return err
 	}
-	said := bufio.NewScanner(stdout)
-	for a.url == "" && said.Scan() {
-		if address, is := strings.CutPrefix(said.Text(), "Listening on "); is {
-			a.url = "http://" + address
-		}
-	}
-	go func() { // it tells of every request
-		_, _ = io.Copy(io.Discard, stdout)
-		close(a.drained)
-	}()
-	if a.url == "" {
-		return errors.New("anvil did not say where it listens")
-	}
+	a.url = "http://" + line[len(listening):]
 	if a.Client, err = ethclient.DialContext(ctx, a.url); err != nil {
 		return err
 	}
@@ -167,16 +142,13 @@ func (a *anvil) start(ctx context.Context) error {
 }
 
 func (a *anvil) end() error {
-	var err error
 	if a.Client != nil {
 		a.Client.Close()
 	}
-	if a.command != nil && a.command.Process != nil {
-		err = a.command.Process.Signal(os.Interrupt)
-		<-a.drained
-		_ = a.command.Wait() // however it takes the interrupt
+	if a.node == nil {
+		return nil
 	}
-	return errors.Join(err, os.RemoveAll(a.folder))
+	return a.node.end()
 }
 
 // call asks the node; nil is for an answer that does not matter.
@@ -280,12 +252,4 @@ func (a *anvil) token(ctx context.Context, contract string, payers int) (common.
 		}
 	}
 	return token, nil
-}
-
-// received returns the token's Transfer logs to a recipient.
-func (a *anvil) received(ctx context.Context, token, payTo common.Address) ([]types.Log, error) {
-	return a.FilterLogs(ctx, ethereum.FilterQuery{
-		Addresses: []common.Address{token},
-		Topics:    [][]common.Hash{{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))}, nil, {common.BytesToHash(payTo[:])}},
-	})
 }

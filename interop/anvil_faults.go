@@ -36,17 +36,17 @@ func (a *anvil) faults(ctx context.Context) (rows []row, err error) {
 		return nil, err
 	}
 	for _, f := range []fault{
-		{"the pool drops the transaction, then everything", "sent again, " + string(admitted), confirmations(2), dropped},
-		{"a reorganisation before the confirmations leaves it out", "sent again, " + string(admitted), confirmations(3), reorganised},
-		{"a reorganisation before the confirmations moves it to a later block", "followed there, " + string(admitted), confirmations(3), moved},
-		{"the chain is rolled back to before it", "sent again, " + string(admitted), confirmations(3), rolledBack},
+		{"the pool drops the transaction, then everything", "sent again, " + admitted, confirmations(2), dropped},
+		{"a reorganisation before the confirmations leaves it out", "sent again, " + admitted, confirmations(3), reorganised},
+		{"a reorganisation before the confirmations moves it to a later block", "followed there, " + admitted, confirmations(3), moved},
+		{"the chain is rolled back to before it", "sent again, " + admitted, confirmations(3), rolledBack},
 		{"a reorganisation deeper than the confirmations", "stays admitted, settled again, exactly one transfer", func(c *server.Config) {
 			c.Chain.Confirmations, c.Settlement.Recheck = 1, 100*milliseconds
 		}, takenBack},
-		{"the base fee rises to 20 times the offer", "replaced at a higher fee, " + string(admitted), func(c *server.Config) {
+		{"the base fee rises to 20 times the offer", "replaced at a higher fee, " + admitted, func(c *server.Config) {
 			c.Settlement.BumpAfter = 200 * milliseconds
 		}, outbid},
-		{"the base fee rises above `max_fee_per_gas`", "no payment is taken (503) until it falls, then " + string(admitted) + " each", func(c *server.Config) {
+		{"the base fee rises above `max_fee_per_gas`", "no payment is taken (503) until it falls, then " + admitted + " each", func(c *server.Config) {
 			c.Settlement.BumpAfter, c.Settlement.Recheck, c.Settlement.MaxFeePerGas = 200*milliseconds, 100*milliseconds, 50*params.GWei
 		}, unaffordable},
 	} {
@@ -105,7 +105,7 @@ func buy(ctx context.Context, buyer *client.Client) *sold {
 // that were finished before.
 func (s *service) finish(ctx context.Context, purchases ...*sold) error {
 	for _, p := range purchases {
-		err := await(ctx, "a purchase", func() (bool, error) {
+		err := until(ctx, "a purchase", func() (bool, error) {
 			select {
 			case <-p.over:
 				return true, p.err
@@ -135,7 +135,7 @@ func (s *service) pooled(ctx context.Context, other common.Hash) (found settleme
 	if err != nil {
 		return found, err
 	}
-	err = await(ctx, "the settlement to be in the pool", func() (bool, error) {
+	err = until(ctx, "the settlement to be in the pool", func() (bool, error) {
 		found = settlement{}
 		err := s.call(ctx, &found, "eth_getTransactionBySenderAndNonce", s.wallet, hexutil.Uint64(next))
 		return found.Hash != common.Hash{} && found.Hash != other && found.Block == nil, err
@@ -249,7 +249,7 @@ func rolledBack(ctx context.Context, s *service) error {
 
 // gone makes sure that the chain has no transfer to the recipient.
 func (s *service) gone(ctx context.Context, tx common.Hash) error {
-	logs, err := s.received(ctx, s.token, s.payTo)
+	logs, err := received(ctx, s.Client, s.token, s.payTo)
 	if err == nil && len(logs) > 0 {
 		err = fmt.Errorf("the transfer of %s is still there", tx)
 	}
@@ -271,11 +271,11 @@ func takenBack(ctx context.Context, s *service) error {
 	if err := s.gone(ctx, sent.Hash); err != nil {
 		return err
 	}
-	return await(ctx, "the order to be where its transfer is again", func() (bool, error) {
+	return until(ctx, "the order to be where its transfer is again", func() (bool, error) {
 		if err := s.mine(ctx, 1); err != nil {
 			return false, err
 		}
-		if logs, err := s.received(ctx, s.token, s.payTo); err != nil || len(logs) == 0 {
+		if logs, err := received(ctx, s.Client, s.token, s.payTo); err != nil || len(logs) == 0 {
 			return false, err
 		}
 		status, err := purchase.buyer.Status(ctx, purchase.status.Order.ID)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 
 	"boxoffice/client"
@@ -49,7 +48,7 @@ func (a *anvil) gas(ctx context.Context) (rows []row, err error) {
 				most   uint64
 				result string
 			}{
-				{"one payment", 1, nil, mostAlone, "at most %d gas, " + string(admitted)},
+				{"one payment", 1, nil, mostAlone, "at most %d gas, " + admitted},
 				{fmt.Sprintf("%d payments of as many payers wait", batch), 2, spread, mostSpread, batchResult},
 				{fmt.Sprintf("%d payments of one payer wait, with nonces in a row", batch), 3, inARow, mostInARow, batchResult},
 			} {
@@ -86,14 +85,12 @@ func (s *service) behind(ctx context.Context, leader int, payers []int) (each ui
 		}
 		rest[i] = buy(ctx, buyers[payer])
 	}
-	err = await(ctx, "the payments to wait", func() (bool, error) {
+	err = until(ctx, "the payments to wait", func() (bool, error) {
 		var listed server.Payments
-		answer, err := http.Get(s.operatorURL + "/payments")
-		if err != nil {
-			return false, err
+		body, err := get(ctx, s.operatorURL+"/payments", "")
+		if err == nil {
+			err = json.Unmarshal(body, &listed)
 		}
-		defer answer.Body.Close()
-		err = json.NewDecoder(answer.Body).Decode(&listed)
 		return listed.Totals.Waiting == len(rest), err
 	})
 	if err != nil {

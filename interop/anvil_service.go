@@ -6,13 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"boxoffice"
@@ -33,27 +28,22 @@ const (
 // service is "boxoffice serve" on Anvil.
 type service struct {
 	*anvil
+	serving              *process
 	token                common.Address
 	payTo                common.Address // nobody else is paid here
 	baseURL, operatorURL string
 	wallet               common.Address     // of the settlement key
 	finished             []boxoffice.Status // purchases that were proved
-
-	command *exec.Cmd
-	log     string
-	over    chan struct{} // closed when the process has ended
-	ended   error         // how; nil if it ended well
 }
 
 // serve runs the service for a token while use does, and says what it logged if
 // that fails.
 func (a *anvil) serve(ctx context.Context, token common.Address, decimals int, change func(*server.Config), use func(*service) error) (err error) {
 	a.services++
-	s := &service{anvil: a, token: token, log: filepath.Join(a.folder, fmt.Sprintf("service-%02d.log", a.services))}
-	s.payTo = common.BytesToAddress(crypto.Keccak256([]byte(s.log))[12:])
-	key := a.keys[a.services]
-	s.wallet = crypto.PubkeyToAddress(key.PublicKey)
-	listen, err := freePorts(2)
+	name, key := fmt.Sprintf("anvil-%02d", a.services), a.keys[a.services]
+	s := &service{anvil: a, token: token, wallet: crypto.PubkeyToAddress(key.PublicKey)}
+	s.payTo = common.BytesToAddress(crypto.Keccak256([]byte(name))[12:])
+	listen, err := freeAddresses(2)
 	if err != nil {
 		return err
 	}
@@ -61,8 +51,7 @@ func (a *anvil) serve(ctx context.Context, token common.Address, decimals int, c
 
 	c := server.Default()
 	c.BaseURL, c.Listen, c.OperatorListen = s.baseURL, listen[0], listen[1]
-	c.Store.Path, c.Work.Dir = s.log+".db", s.log+".work"
-	c.Chain.ID, c.Chain.RPCURL = 31337, a.url
+	c.Chain.ID, c.Chain.RPCURL = anvilChain, a.url
 	c.Payment.Asset, c.Payment.PayTo, c.Payment.Amount = token, s.payTo, x402.NewUint256(anvilPrice)
 	c.Payment.Symbol, c.Payment.Name, c.Payment.Decimals = "TCK", "Ticket", decimals
 	c.Settlement.Poll = server.Duration(50 * time.Millisecond)
@@ -72,86 +61,24 @@ func (a *anvil) serve(ctx context.Context, token common.Address, decimals int, c
 	if change != nil {
 		change(&c)
 	}
-	document, err := c.Marshal()
+	s.serving, err = a.demo.serve(ctx, name, "serve", c, "BOXOFFICE_SETTLEMENT_KEY="+hex.EncodeToString(crypto.FromECDSA(key)))
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.log+".toml", document, 0o600); err != nil {
-		return err
-	}
-	log, err := os.Create(s.log)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	s.command = exec.CommandContext(ctx, a.boxed, "serve", "--config", s.log+".toml")
-	s.command.Env = append(os.Environ(), "BOXOFFICE_SETTLEMENT_KEY="+hex.EncodeToString(crypto.FromECDSA(key)))
-	s.command.Stdout, s.command.Stderr = log, log
-	s.command.Cancel = func() error { return s.command.Process.Signal(syscall.SIGTERM) }
-	s.command.WaitDelay = 15 * time.Second
-	if err := s.command.Start(); err != nil {
-		return err
-	}
-	s.over = make(chan struct{})
-	go func() {
-		s.ended = s.command.Wait()
-		close(s.over)
-	}()
 	if err = s.logged(ctx, "chain checked"); err == nil {
 		err = use(s)
 	}
-	if ended := s.command.Process.Signal(syscall.SIGTERM); !errors.Is(ended, os.ErrProcessDone) {
-		err = errors.Join(err, ended)
+	if err = errors.Join(err, s.serving.end()); err != nil {
+		return fmt.Errorf("%w\nthe service logged:\n%s", err, &s.serving.stderr)
 	}
-	<-s.over
-	if err = errors.Join(err, s.ended); err == nil {
-		return nil
-	}
-	said, unread := os.ReadFile(s.log)
-	return errors.Join(fmt.Errorf("%w\nthe service logged:\n%s", err, said), unread)
-}
-
-// freePorts returns addresses that nobody listens on.
-func freePorts(n int) (addresses []string, err error) {
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer listener.Close()
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
+	return nil
 }
 
 // logged waits until the service has said something.
 func (s *service) logged(ctx context.Context, what string) error {
-	return await(ctx, fmt.Sprintf("the service to log %q", what), func() (bool, error) {
-		select {
-		case <-s.over:
-			return false, errors.New("the service ended")
-		default:
-		}
-		said, err := os.ReadFile(s.log)
-		return strings.Contains(string(said), what), err
+	return s.serving.until(ctx, fmt.Sprintf("the service to log %q", what), func() (bool, error) {
+		return strings.Contains(s.serving.stderr.String(), what), nil
 	})
-}
-
-// await asks until the answer is yes.
-func await(ctx context.Context, what string, ask func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		yes, err := ask()
-		if err != nil || yes {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", what, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // buyer is one of the payers with the Go client.
@@ -183,7 +110,7 @@ func (s *service) buy(ctx context.Context, payer int) (boxoffice.Status, error) 
 // the price once for each, in the transaction and the block that its status
 // names, and nothing else.
 func (s *service) prove(ctx context.Context, orders ...boxoffice.Status) error {
-	logs, err := s.received(ctx, s.token, s.payTo)
+	logs, err := received(ctx, s.Client, s.token, s.payTo)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (a *anvil) try(ctx context.Context, token common.Address, k kind) (result s
 	case k.refusal != "":
 		return fmt.Sprintf("refused with 402 `payment_rejected`, `%s`, no transfer", k.refusal), nil
 	}
-	return string(admitted), nil
+	return admitted, nil
 }
 
 // refused holds the outcome of a purchase against the wanted refusal.

@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"sync"
+
+	"github.com/ethereum/go-ethereum/core/types"
 )
 
 // A breaker passes HTTP on to a backend and breaks the connection of a call
@@ -30,11 +33,10 @@ type breaker struct {
 type cut string
 
 const (
-	whole        cut = "whole"
-	onDelivery   cut = "cut as the call was delivered"
-	onBroadcast  cut = "cut when the transaction was broadcast"
-	beforeAnswer cut = "cut when the answer was ready"
-	inAnswer     cut = "cut in the middle of the answer"
+	whole       cut = "whole"
+	onDelivery  cut = "cut as the call was delivered"
+	onBroadcast cut = "cut when the transaction was broadcast"
+	inAnswer    cut = "cut in the middle of the answer"
 )
 
 func newBreaker(ctx context.Context, backend string, sent func() (uint64, error)) (*breaker, error) {
@@ -67,7 +69,7 @@ func (b *breaker) close() error {
 	return err
 }
 
-// arm breaks the next call of path.
+// arm breaks the next call of path, none if it is "".
 func (b *breaker) arm(path string, at cut) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,6 +81,22 @@ func (b *breaker) wasBroken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.broke == 1
+}
+
+// oneTransfer breaks a call of path, unless that is "", while do pays, and returns
+// the one transfer that reached the demo's recipient.
+func (b *breaker) oneTransfer(ctx context.Context, d *demo, path string, at cut, do func() error) (transfer types.Log, err error) {
+	b.arm(path, at)
+	moved, err := d.transfers(ctx, do)
+	switch {
+	case err != nil:
+		return transfer, err
+	case path != "" && !b.wasBroken():
+		return transfer, errors.New("no call was broken")
+	case len(moved) != 1:
+		return transfer, fmt.Errorf("%d transfers", len(moved))
+	}
+	return moved[0], nil
 }
 
 func (b *breaker) breaks(path string) cut {
@@ -124,7 +142,7 @@ func (b *breaker) pass(ctx context.Context, conn net.Conn, calls *bufio.Reader) 
 	case onDelivery:
 		return errCut
 	case onBroadcast:
-		return errors.Join(errCut, until(ctx, func() (bool, error) {
+		return errors.Join(errCut, until(ctx, "the transaction of a call", func() (bool, error) {
 			now, err := b.sent()
 			return now > before, err
 		}))
@@ -138,8 +156,6 @@ func (b *breaker) pass(ctx context.Context, conn net.Conn, calls *bufio.Reader) 
 	switch {
 	case err != nil:
 		return err
-	case at == beforeAnswer:
-		return errCut
 	case at == inAnswer:
 		conn.Write(text[:len(text)-40]) // whoever reads it misses the rest, whatever became of this
 		return errCut

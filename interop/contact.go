@@ -3,16 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"boxoffice"
 )
 
 // contact has the tools that everybody has meet the service, without a word of
@@ -28,17 +27,11 @@ func contact(ctx context.Context, d *demo) (rows []row, err error) {
 	return rows, nil
 }
 
-func newToken() string {
-	var token [32]byte
-	rand.Read(token[:])
-	return hex.EncodeToString(token[:])
-}
-
 var browserFolder = filepath.Join("interop", "browser")
 
 // browse drives a real browser; what it looks at is in visit.mjs.
 func browse(ctx context.Context, d *demo) ([]row, error) {
-	version, err := pinned(browserFolder, "playwright-core")
+	playwright, err := named(browserFolder, "playwright-core")
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +40,11 @@ func browse(ctx context.Context, d *demo) ([]row, error) {
 		return nil, fmt.Errorf("the browser is Debian's package chromium: %w", err)
 	}
 	visit := exec.CommandContext(ctx, "node", filepath.Join(browserFolder, "visit.mjs"))
-	visit.Env = append(os.Environ(), "BOXOFFICE_URL="+d.BaseURL, "CHROMIUM="+program)
+	visit.Env = d.env("CHROMIUM=" + program)
 	if out, err := visit.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("the browser: %w\n%s", err, out)
 	}
-	name := "Chromium, playwright-core " + version
+	name := "Chromium, " + playwright
 	return []row{
 		{name, "a person opens the root and follows its links", "sees what is sold, then both free documents; no script, nothing blocked, no other host asked"},
 		{name, "a script of the service's own origin", "quotes and reads with its token"},
@@ -73,7 +66,7 @@ func clones(ctx context.Context, d *demo) ([]row, error) {
 // clone buys a job, waits for its delivery and clones that, from another address
 // than the one it names if there is a proxy.
 func clone(ctx context.Context, d *demo, proxy string) error {
-	token := newToken()
+	token := boxoffice.NewToken().Reveal()
 	delivered, err := buyDelivery(ctx, d, token)
 	if err != nil {
 		return err
@@ -102,67 +95,35 @@ func clone(ctx context.Context, d *demo, proxy string) error {
 	if said, err := git("-C", "ours", "fsck", "--strict"); err != nil {
 		return fmt.Errorf("git fsck: %w\n%s", err, said)
 	}
-	if said, err := git("clone", "--quiet", address(newToken()), "theirs"); err == nil || !strings.Contains(said, "not found") {
+	if said, err := git("clone", "--quiet", address(boxoffice.NewToken().Reveal()), "theirs"); err == nil || !strings.Contains(said, "not found") {
 		return fmt.Errorf("git clone with another token: %v\n%s", err, said)
 	}
 	return nil
 }
 
-type delivery struct {
-	RepoURL string `json:"repoUrl"`
-	Commit  string `json:"commit"`
-}
-
 // buyDelivery buys a job and returns what it delivered.
-func buyDelivery(ctx context.Context, d *demo, token string) (delivery, error) {
-	if err := (purchase{program: "buy.js", maxAmount: price, result: admitted, token: token}).check(ctx, d); err != nil {
-		return delivery{}, err
+func buyDelivery(ctx context.Context, d *demo, token string) (delivered *boxoffice.Delivery, err error) {
+	if err := example("buy", "BOXOFFICE_TOKEN="+token).run(ctx, d); err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	again := time.NewTicker(200 * time.Millisecond)
-	defer again.Stop()
-	for {
-		var list struct {
-			Jobs []struct {
-				State    string    `json:"state"`
-				Delivery *delivery `json:"delivery"`
-			} `json:"jobs"`
+	err = until(ctx, "the delivery of a job", func() (bool, error) {
+		body, err := get(ctx, d.BaseURL+"/jobs", token)
+		if err != nil {
+			return false, err
 		}
-		if err := read(ctx, d.BaseURL+"/jobs", token, &list); err != nil {
-			return delivery{}, err
+		var list boxoffice.JobList
+		if err := json.Unmarshal(body, &list); err != nil || len(list.Jobs) != 1 {
+			return false, fmt.Errorf("one purchase opened %d jobs (%w)", len(list.Jobs), err)
 		}
-		if len(list.Jobs) != 1 {
-			return delivery{}, fmt.Errorf("one purchase opened %d jobs", len(list.Jobs))
+		job := list.Jobs[0]
+		delivered = job.Delivery
+		if job.State == boxoffice.JobBlocked {
+			return false, errors.New("the job is blocked")
 		}
-		if job := list.Jobs[0]; job.State == "completed" || job.State == "blocked" {
-			if job.Delivery == nil || job.Delivery.RepoURL == "" {
-				return delivery{}, fmt.Errorf("the job is %s and delivered nothing", job.State)
-			}
-			return *job.Delivery, nil
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return delivery{}, fmt.Errorf("the job is %s: %w", list.Jobs[0].State, ctx.Err())
-		}
+		return job.State == boxoffice.JobCompleted, nil
+	})
+	if err == nil && (delivered == nil || delivered.RepoURL == "") {
+		err = errors.New("the job delivered nothing")
 	}
-}
-
-// read reads JSON that the token protects.
-func read(ctx context.Context, url, token string, v any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, answer.Status)
-	}
-	return json.NewDecoder(answer.Body).Decode(v)
+	return delivered, err
 }

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"boxoffice"
 )
 
 // A curler asks one service with curl until something is not as it should be.
@@ -65,7 +67,7 @@ func (c *curler) ask(path string, args ...string) (got curled) {
 	}
 }
 
-// want ends the session if something is not so.
+// want ends it if something is not so.
 func (c *curler) want(so bool, got curled) {
 	if !so && c.err == nil {
 		c.err = fmt.Errorf("%s: %s %d, 100 Continue: %v, %d bytes sent, %v\n%.400s",
@@ -77,16 +79,11 @@ func (c *curler) authorization() string { return "Authorization: Bearer " + c.to
 
 // quote asks for a price with a body of some length, at least 200 bytes.
 func (c *curler) quote(length int, args ...string) curled {
-	body := fmt.Sprintf(`{"action":"job.open","input":{"objective":"Look"},"requestKey":"%s"}`, newKey())
+	body := fmt.Sprintf(`{"action":"job.open","input":{"objective":"Look"},"requestKey":"%s"}`, boxoffice.NewUUID())
 	if c.err == nil {
 		c.err = os.WriteFile(filepath.Join(c.folder, "quote"), []byte(body+strings.Repeat(" ", length-len(body))), 0o600)
 	}
 	return c.ask("/requests/quote", append(args, "-H", c.authorization(), "--data-binary", "@quote")...)
-}
-
-func newKey() string {
-	random := newToken()
-	return random[:8] + "-" + random[8:12] + "-4" + random[13:16] + "-8" + random[17:20] + "-" + random[20:32]
 }
 
 const (
@@ -102,15 +99,15 @@ func curls(ctx context.Context, d *demo) ([]row, error) {
 // curlAll is curls for a service, or for a proxy in front of one, which does
 // some of the talking itself.
 func curlAll(ctx context.Context, folder, name, base string, direct bool) (rows []row, err error) {
-	c := &curler{ctx: ctx, base: base, token: newToken()}
+	c := &curler{ctx: ctx, base: base, token: boxoffice.NewToken().Reveal()}
 	if c.folder, err = os.MkdirTemp(folder, "curl-"); err != nil {
 		return nil, err
 	}
 	free, routes := []string{"/openapi.json", "/requests/capabilities"}, map[string]string{
 		"/openapi.json": "GET, HEAD, OPTIONS", "/requests/capabilities": "GET, HEAD, OPTIONS", "/requests/quote": "OPTIONS, POST",
-		"/requests/" + newKey() + "/submit": "OPTIONS, POST", "/requests/" + newKey(): "GET, HEAD, OPTIONS", "/jobs": "GET, HEAD, OPTIONS",
-		"/jobs/" + newKey(): "GET, HEAD, OPTIONS", "/oracles/" + newKey(): "GET, HEAD, OPTIONS", "/workflows/" + newKey(): "GET, HEAD, OPTIONS",
-		"/schedules/" + newKey(): "GET, HEAD, OPTIONS", "/git/" + newKey() + ".git/info/refs": "GET, HEAD, OPTIONS",
+		"/requests/" + string(boxoffice.NewUUID()) + "/submit": "OPTIONS, POST", "/requests/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS", "/jobs": "GET, HEAD, OPTIONS",
+		"/jobs/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS", "/oracles/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS", "/workflows/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS",
+		"/schedules/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS", "/git/" + string(boxoffice.NewUUID()) + ".git/info/refs": "GET, HEAD, OPTIONS",
 	}
 	for _, step := range []struct {
 		what, result string

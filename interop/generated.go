@@ -11,7 +11,7 @@ var generated = filepath.Join("interop", "generated")
 // generate has a client generated from the document that the demo serves. Its
 // program, which is held to the generated types, buys a job and reads it.
 func generate(ctx context.Context, d *demo) ([]row, error) {
-	if err := fetch(ctx, d.BaseURL+"/openapi.json", filepath.Join(generated, "openapi.json")); err != nil {
+	if err := download(ctx, d.BaseURL+"/openapi.json", filepath.Join(generated, "openapi.json")); err != nil {
 		return nil, err
 	}
 	for _, script := range []string{"generate", "build"} {
@@ -19,16 +19,13 @@ func generate(ctx context.Context, d *demo) ([]row, error) {
 			return nil, err
 		}
 	}
-	if err := (purchase{program: "client.js", folder: generated, maxAmount: price, result: admitted}).check(ctx, d); err != nil {
+	p := purchase{program: []string{"node", filepath.Join(generated, "build", "client.js")}}
+	if err := p.run(ctx, d); err != nil {
 		return nil, fmt.Errorf("the generated client: %w", err)
 	}
-	name := ""
-	for _, tool := range []string{"openapi-typescript", "openapi-fetch"} {
-		version, err := pinned(generated, tool)
-		if err != nil {
-			return nil, err
-		}
-		name += ", " + tool + " " + version
+	name, err := named(generated, "openapi-typescript", "openapi-fetch")
+	if err != nil {
+		return nil, err
 	}
-	return []row{{name[2:], "the generated client type-checks strictly and does quote, challenge, payment, status and jobs: " + string(admitted)}}, nil
+	return []row{{name, "the generated client type-checks strictly and does quote, challenge, payment, status and jobs: " + admitted}}, nil
 }

@@ -8,11 +8,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -88,69 +86,7 @@ type part func(ctx context.Context, d *demo) ([]row, error)
 
 type row []string
 
-// npm runs one of npm's commands in a folder, telling what it has to say.
-func npm(ctx context.Context, folder string, args ...string) error {
-	c := exec.CommandContext(ctx, "npm", append([]string{"--silent"}, args...)...)
-	c.Dir, c.Stdout, c.Stderr = folder, os.Stderr, os.Stderr
-	if err := c.Run(); err != nil {
-		return fmt.Errorf("npm %s in %s: %w", args[0], folder, err)
-	}
-	return nil
-}
-
 const heading = `# Other people's software against ours
 
 Written by ` + "`go run ./interop`" + `, which runs all of this and looks on the chain for the transfers.
 `
-
-// demo is a running cmd/demo.
-type demo struct {
-	command    *exec.Cmd
-	folder     string
-	BaseURL    string `json:"baseUrl"`
-	RPCURL     string `json:"rpcUrl"`
-	ChainID    uint64 `json:"chainId"`
-	Asset      string `json:"asset"`
-	PayTo      string `json:"payTo"`
-	ConfigFile string `json:"configFile"`
-	Payer      struct {
-		Address    string `json:"address"`
-		PrivateKey string `json:"privateKey"`
-	} `json:"payer"`
-}
-
-// startDemo builds and starts a demo on free ports and returns when it is ready.
-func startDemo(ctx context.Context) (_ *demo, err error) {
-	d := new(demo)
-	if d.folder, err = os.MkdirTemp("", "boxoffice-interop-"); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(d.folder)
-		}
-	}()
-	// Built rather than run: a signal to go run does not reach the demo.
-	binary := filepath.Join(d.folder, "demo")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/demo").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the demo: %w\n%s", err, out)
-	}
-	d.command = exec.CommandContext(ctx, binary, "--json", "--no-purchase", "--listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0")
-	d.command.Stderr = os.Stderr
-	d.command.Cancel = func() error { return d.command.Process.Signal(os.Interrupt) }
-	stdout, err := d.command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := d.command.Start(); err != nil {
-		return nil, err
-	}
-	if err := json.NewDecoder(stdout).Decode(d); err != nil {
-		return nil, errors.Join(fmt.Errorf("the demo's line: %w", err), d.command.Cancel(), d.command.Wait())
-	}
-	return d, nil
-}
-
-func (d *demo) end() error {
-	return errors.Join(d.command.Process.Signal(os.Interrupt), d.command.Wait(), os.RemoveAll(d.folder))
-}

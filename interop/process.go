@@ -1,38 +1,26 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
-
-	"boxoffice/internal/server"
-
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/ethereum/go-ethereum/ethclient"
 )
 
 // A process is a program that serves until it is ended.
 type process struct {
-	command *exec.Cmd
-	stdin   io.Closer // its end is the program's, should this one die
-	stderr  record
-	url     string
+	command        *exec.Cmd
+	stdin          io.Closer // its end is the program's, should this one die
+	stdout, stderr record
+	over           chan struct{} // closed when it has ended
+	ended          error         // how
 }
 
 // record keeps what a process says, while it says it.
@@ -47,116 +35,111 @@ func (r *record) Write(p []byte) (int, error) {
 	return r.text.Write(p)
 }
 
-func (p *process) said() string {
-	p.stderr.mu.Lock()
-	defer p.stderr.mu.Unlock()
-	return p.stderr.text.String()
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
 }
 
-// startNode starts a program of a folder, which prints its address when it serves.
-func startNode(ctx context.Context, folder, program string, env ...string) (*process, error) {
-	p := &process{command: exec.CommandContext(ctx, "node", program)}
-	p.command.Dir = folder
-	stdout, err := p.command.StdoutPipe()
+func start(command *exec.Cmd) (*process, error) {
+	p := &process{command: command, over: make(chan struct{})}
+	command.Stdout, command.Stderr = &p.stdout, &p.stderr
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 15 * time.Second
+	stdin, err := command.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.start(env); err != nil {
+	p.stdin = stdin
+	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", program, err), p.end())
-	}
-	p.url = strings.TrimSpace(line)
+	go func() {
+		p.ended = command.Wait()
+		close(p.over)
+	}()
 	return p, nil
 }
 
-func (p *process) start(env []string) (err error) {
-	p.command.Env = append(os.Environ(), env...)
-	p.command.Stderr = &p.stderr
-	p.command.Cancel = func() error { return p.command.Process.Signal(os.Interrupt) }
-	p.command.WaitDelay = 10 * time.Second
-	if p.stdin, err = p.command.StdinPipe(); err != nil {
-		return err
+// startNode starts a program of a folder, which prints its address when it serves.
+func startNode(ctx context.Context, folder, program string, env []string) (p *process, url string, err error) {
+	command := exec.CommandContext(ctx, "node", program)
+	command.Dir, command.Env = folder, env
+	if p, err = start(command); err != nil {
+		return nil, "", err
 	}
-	return p.command.Start()
+	if url, err = p.line(ctx, "http://"); err != nil {
+		return nil, "", errors.Join(err, p.end())
+	}
+	return p, url, nil
 }
 
-// end ends the process and returns what it said if it did not end well.
-func (p *process) end() error {
-	err := errors.Join(p.stdin.Close(), p.command.Process.Signal(os.Interrupt))
-	if waited := p.command.Wait(); waited != nil && p.command.ProcessState.Exited() {
-		err = errors.Join(err, waited)
-	}
-	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("%w\n%s", err, p.said())
+// line returns the first line with a prefix that the process prints.
+func (p *process) line(ctx context.Context, prefix string) (line string, err error) {
+	err = p.until(ctx, fmt.Sprintf("%s to print %q", p.command.Path, prefix), func() (found bool, _ error) {
+		for printed := range strings.Lines(p.stdout.String()) {
+			if strings.HasPrefix(printed, prefix) && strings.HasSuffix(printed, "\n") {
+				line, found = strings.TrimSpace(printed), true
+				break
+			}
+		}
+		return found, nil
+	})
+	return line, err
+}
+
+// until is the function until for what the process does: its end is an error.
+func (p *process) until(ctx context.Context, what string, ask func() (bool, error)) error {
+	err := until(ctx, what, func() (bool, error) {
+		select {
+		case <-p.over:
+			return false, fmt.Errorf("waiting for %s: it ended", what)
+		default:
+			return ask()
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%w\nit said:\n%s", err, &p.stderr)
 	}
 	return nil
 }
 
-// boxoffice builds the command once for each demo.
-func (d *demo) boxoffice(ctx context.Context) (string, error) {
-	binary := filepath.Join(d.folder, "boxoffice")
-	if _, err := os.Stat(binary); err == nil {
-		return binary, nil
+// end ends the process and returns what it said if it did not end well.
+func (p *process) end() error {
+	_ = p.stdin.Close() // closed already if it has ended
+	err := p.command.Process.Signal(os.Interrupt)
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
 	}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/boxoffice").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building boxoffice: %w\n%s", err, out)
+	<-p.over
+	if p.ended != nil && p.command.ProcessState.Exited() {
+		err = errors.Join(err, p.ended)
 	}
-	return binary, nil
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, &p.stderr)
+	}
+	return nil
 }
 
-// An instance is a boxoffice process with a configuration of its own on the
-// demo's chain.
-type instance struct {
-	*process
-	config server.Config
+// until asks, for a minute at the most, until the answer is yes.
+func until(ctx context.Context, what string, ask func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if yes, err := ask(); yes || err != nil {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
+		}
+	}
 }
 
-// startService starts boxoffice serve, or another of its commands that serves,
-// with what the demo has and what change changes, and returns when a GET of
-// ready at the operator's or the service's address is answered 200.
-func startService(ctx context.Context, d *demo, name, command string, env []string, change func(*server.Config)) (*instance, error) {
-	config, err := server.Load(d.ConfigFile)
-	if err != nil {
-		return nil, err
-	}
-	folder := filepath.Join(d.folder, name)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, err
-	}
-	addresses, err := freeAddresses(3)
-	if err != nil {
-		return nil, err
-	}
-	config.Listen, config.OperatorListen, config.Facilitator.Listen = addresses[0], addresses[1], addresses[2]
-	config.BaseURL = "http://" + config.Listen
-	config.Store.Path, config.Work.Dir = filepath.Join(folder, "boxoffice.db"), filepath.Join(folder, "work")
-	config.Settlement.Keystore, config.Agents = "", nil
-	change(&config)
-	document, err := config.Marshal()
-	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(folder, "boxoffice.toml")
-	if err := os.WriteFile(file, document, 0o600); err != nil {
-		return nil, err
-	}
-	binary, err := d.boxoffice(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &instance{&process{command: exec.CommandContext(ctx, binary, command, "--config", file), url: config.BaseURL}, config}
-	if err := s.start(env); err != nil {
-		return nil, err
-	}
-	if err := answers(ctx, "http://"+config.OperatorListen+"/readyz"); err != nil {
-		return nil, errors.Join(fmt.Errorf("boxoffice %s: %w", command, err), s.end())
-	}
-	return s, nil
-}
-
+// freeAddresses returns addresses that nobody listens on.
 func freeAddresses(n int) (addresses []string, err error) {
 	for range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -167,99 +150,4 @@ func freeAddresses(n int) (addresses []string, err error) {
 		addresses = append(addresses, listener.Addr().String())
 	}
 	return addresses, nil
-}
-
-// answers returns when a GET is answered 200.
-func answers(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	return until(ctx, func() (bool, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return false, err
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false, nil
-		}
-		answer.Body.Close()
-		return answer.StatusCode == http.StatusOK, nil
-	})
-}
-
-// until asks again and again.
-func until(ctx context.Context, is func() (bool, error)) error {
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for {
-		if done, err := is(); done || err != nil {
-			return err
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// newWallet returns the key of a new account that has coins for gas, and its
-// address.
-func newWallet(ctx context.Context, d *demo) (key string, address common.Address, err error) {
-	secret, err := crypto.GenerateKey()
-	if err != nil {
-		return "", address, err
-	}
-	address = crypto.PubkeyToAddress(secret.PublicKey)
-	payer, err := crypto.HexToECDSA(strings.TrimPrefix(d.Payer.PrivateKey, "0x"))
-	if err != nil {
-		return "", address, err
-	}
-	return hex.EncodeToString(crypto.FromECDSA(secret)), address, send(ctx, d, payer, address, big.NewInt(1e18))
-}
-
-// sent returns how many transactions an account has broadcast.
-func (d *demo) sent(ctx context.Context, account common.Address) func() (uint64, error) {
-	return func() (uint64, error) {
-		chain, err := ethclient.DialContext(ctx, d.RPCURL)
-		if err != nil {
-			return 0, err
-		}
-		defer chain.Close()
-		return chain.PendingNonceAt(ctx, account)
-	}
-}
-
-// send moves coins and waits until they are there.
-func send(ctx context.Context, d *demo, from *ecdsa.PrivateKey, to common.Address, value *big.Int) error {
-	chain, err := ethclient.DialContext(ctx, d.RPCURL)
-	if err != nil {
-		return err
-	}
-	defer chain.Close()
-	id, err := chain.ChainID(ctx)
-	if err != nil {
-		return err
-	}
-	nonce, err := chain.PendingNonceAt(ctx, crypto.PubkeyToAddress(from.PublicKey))
-	if err != nil {
-		return err
-	}
-	price, err := chain.SuggestGasPrice(ctx)
-	if err != nil {
-		return err
-	}
-	tx, err := types.SignNewTx(from, types.LatestSignerForChainID(id), &types.LegacyTx{
-		Nonce: nonce, GasPrice: price.Mul(price, big.NewInt(2)), Gas: 21_000, To: &to, Value: value,
-	})
-	if err != nil {
-		return err
-	}
-	if err := chain.SendTransaction(ctx, tx); err != nil {
-		return err
-	}
-	return until(ctx, func() (bool, error) {
-		balance, err := chain.BalanceAt(ctx, to, nil)
-		return err == nil && balance.Sign() > 0, err
-	})
 }

@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
+	"boxoffice"
 	"boxoffice/internal/server"
 )
 
@@ -26,33 +25,41 @@ func proxied(ctx context.Context, d *demo) (_ []row, err error) {
 	}
 	front := make(map[string]string, 3) // the addresses of the proxy, by what is behind them
 	conf := bytes.NewBufferString(nginxHead)
-	for _, name := range []string{"demo", "trusting", "wary"} {
-		if front[name], err = freeAddress(); err != nil {
-			return nil, err
-		}
+	addresses, err := freeAddresses(3)
+	if err != nil {
+		return nil, err
 	}
+	front["demo"], front["trusting"], front["wary"] = addresses[0], addresses[1], addresses[2]
 	demoURL, err := url.Parse(d.BaseURL)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(conf, nginxServer, front["demo"], demoURL.Host)
 	for name, trusted := range map[string][]netip.Prefix{"trusting": {netip.MustParsePrefix("127.0.0.1/32")}, "wary": {}} {
-		upstream, end, err := serveBehind(ctx, d, filepath.Join(folder, name), front[name], trusted)
+		key, _, err := newWallet(ctx, d)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, end()) }()
-		fmt.Fprintf(conf, nginxServer, front[name], upstream)
+		behind, err := d.serveBeside(ctx, name, "serve", []string{"BOXOFFICE_SETTLEMENT_KEY=" + key}, func(config *server.Config) {
+			config.BaseURL = "http://" + front[name]
+			config.Limits.TrustedProxies = trusted
+			config.Limits.PerAddress = server.RateConfig{PerSecond: 1e-3, Burst: asksAtOnce}
+		})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, behind.end()) }()
+		fmt.Fprintf(conf, nginxServer, front[name], behind.config.Listen)
 	}
 	conf.WriteString("}\n")
 	if err := os.WriteFile(filepath.Join(folder, "nginx.conf"), conf.Bytes(), 0o600); err != nil {
 		return nil, err
 	}
-	stop, err := startNginx(ctx, folder, front["demo"])
+	nginx, err := startNginx(ctx, folder, front["demo"])
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, nginx.end()) }()
 
 	if _, err := curlAll(ctx, folder, "nginx", "http://"+front["demo"], false); err != nil {
 		return nil, err
@@ -97,89 +104,39 @@ const nginxServer = `  server {
   }
 `
 
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
-}
-
 // asksAtOnce is how often an address may ask the services that count.
 const asksAtOnce = 3
 
-// serveBehind starts a service on the demo's chain, whose public address is the
-// proxy's, and returns its own.
-func serveBehind(ctx context.Context, d *demo, folder, proxy string, trusted []netip.Prefix) (upstream string, end func() error, err error) {
-	config, err := server.Load(d.ConfigFile)
-	if err != nil {
-		return "", nil, err
-	}
-	key, err := config.SettlementKey()
-	if err != nil {
-		return "", nil, err
-	}
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		return "", nil, err
-	}
-	config.Listen, config.BaseURL = "127.0.0.1:0", "http://"+proxy
-	config.Store.Path, config.Work.Dir = filepath.Join(folder, "boxoffice.db"), filepath.Join(folder, "work")
-	config.Limits.TrustedProxies = trusted
-	config.Limits.PerAddress = server.RateConfig{PerSecond: 1e-3, Burst: asksAtOnce}
-	service, err := server.New(ctx, server.Options{Config: config, Key: key, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return "", nil, err
-	}
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- service.Run(running) }()
-	return service.Addr(), func() error {
-		stop()
-		return errors.Join(<-ended, service.Close())
-	}, nil
-}
-
 // startNginx starts nginx and returns when it takes connections.
-func startNginx(ctx context.Context, folder, address string) (stop func() error, err error) {
+func startNginx(ctx context.Context, folder, address string) (*process, error) {
 	path, err := exec.LookPath("nginx")
 	if err != nil {
 		if path, err = exec.LookPath("/usr/sbin/nginx"); err != nil {
 			return nil, fmt.Errorf("the proxy is Debian's package nginx: %w", err)
 		}
 	}
-	c := exec.CommandContext(ctx, path, "-p", folder, "-c", "nginx.conf", "-e", "stderr")
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	var said bytes.Buffer
-	c.Stderr = &said
-	if err := c.Start(); err != nil {
+	nginx, err := start(exec.CommandContext(ctx, path, "-p", folder, "-c", "nginx.conf", "-e", "stderr"))
+	if err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
-	stop = func() error {
-		return errors.Join(c.Cancel(), <-ended)
-	}
-	again, late := time.NewTicker(20*time.Millisecond), time.After(10*time.Second)
-	defer again.Stop()
-	for {
-		if conn, err := net.Dial("tcp", address); err == nil {
-			return stop, conn.Close()
+	err = nginx.until(ctx, "nginx to take connections", func() (bool, error) {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return false, nil
 		}
-		select {
-		case <-again.C:
-		case err := <-ended:
-			return nil, fmt.Errorf("nginx ended: %w\n%s", err, &said)
-		case <-late:
-			return nil, errors.Join(errors.New("nginx takes no connection"), stop())
-		}
+		return true, conn.Close()
+	})
+	if err != nil {
+		return nil, errors.Join(err, nginx.end())
 	}
+	return nginx, nil
 }
 
 // forwarded asks from several addresses of this machine, all of which are its
 // loopback, until one was refused for its rate.
 func forwarded(ctx context.Context, folder string, front map[string]string) error {
 	for name, trusts := range map[string]bool{"trusting": true, "wary": false} {
-		c := &curler{ctx: ctx, folder: folder, base: "http://" + front[name], token: newToken()}
+		c := &curler{ctx: ctx, folder: folder, base: "http://" + front[name], token: boxoffice.NewToken().Reveal()}
 		from := func(address string, args ...string) curled {
 			return c.ask("/requests/capabilities", append(args, "--interface", address)...)
 		}

@@ -77,7 +77,7 @@ func newLog(config server.LogConfig, w io.Writer) (*slog.Logger, error) {
 type configCmd struct{}
 
 func (c *configCmd) Run(std *streams) error {
-	document, err := server.Default().Marshal()
+	document, err := server.Sample()
 	if err != nil {
 		return err
 	}

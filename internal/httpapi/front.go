@@ -55,7 +55,7 @@ func newPage(capabilities boxoffice.Capabilities) (document, error) {
 	return newDocument("text/html; charset=utf-8", page.Bytes()), nil
 }
 
-const pageStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem;color-scheme:light dark}` +
+const pageStyle = `:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem}` +
 	`table{border-collapse:collapse}td,th{text-align:left;padding:.2rem 2rem .2rem 0}`
 
 // pagePolicy lets the page have its own style, and nothing else.

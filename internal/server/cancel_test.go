@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -59,22 +58,7 @@ wait
 	})
 	options := w.Options
 	options.Work.Concurrency = 1
-	worker, err := server.NewWorker(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- worker.Run(ctx) }()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if err := worker.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer startWorker(t, options)()
 
 	buyer := w.Client(w.NewPayer())
 	id := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look for ever"}`).Admission.Result.ID

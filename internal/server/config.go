@@ -26,10 +26,10 @@ import (
 // Config is the configuration file. Default has the value of every key that
 // the file leaves out; a key without one is required.
 type Config struct {
-	BaseURL        string   `toml:"base_url" comment:"Where requesters reach the service; no trailing slash. Its origin is the only one browsers may call from."`
+	BaseURL        string   `toml:"base_url" comment:"Where requesters reach the service; no trailing slash.\nIts origin is the only one browsers may call from."`
 	ServiceName    string   `toml:"service_name" comment:"The service's name. Quote approvals are signed for '<service_name> Paid Action'."`
 	Listen         string   `toml:"listen" comment:"Address of the requesters' HTTP."`
-	OperatorListen string   `toml:"operator_listen" comment:"Address of /healthz and /readyz. Keep it private. Empty: none."`
+	OperatorListen string   `toml:"operator_listen" comment:"Address of /healthz, /readyz, /payments and /work/ID/cancel. Keep it private. Empty: none."`
 	SubmitWait     Duration `toml:"submit_wait" comment:"How long a submit waits for its outcome before it answers 202."`
 	ShutdownGrace  Duration `toml:"shutdown_grace" comment:"How long requests under way may take after a signal to stop."`
 
@@ -43,7 +43,7 @@ type Config struct {
 	Log         LogConfig              `toml:"log"`
 	Work        WorkConfig             `toml:"work"`
 	Delivery    DeliveryConfig         `toml:"delivery"`
-	Agents      map[string]AgentConfig `toml:"agents,omitempty" comment:"Who does the work, by template: [agents.\"research\"] command = ['/usr/local/bin/researcher']. [agents.oracle] are the members of panels, [agents.default] does what no other does. Without agents work is sold and waits."`
+	Agents      map[string]AgentConfig `toml:"agents,omitempty" comment:"Who does the work, by template; [agents.oracle] are the members of panels, [agents.default] does\nwhat no other does. Without agents work is sold and waits."`
 	Launches    *LaunchesConfig        `toml:"launches,omitempty" comment:"The chains that launches can deploy on. Without them launch.open is refused."`
 }
 
@@ -55,9 +55,9 @@ type StoreConfig struct {
 // ChainConfig says which chain payments are made on.
 type ChainConfig struct {
 	ID            uint64         `toml:"id" comment:"EIP-155 chain id."`
-	RPCURL        string         `toml:"rpc_url" comment:"JSON-RPC of a node. The environment's BOXOFFICE_CHAIN_RPC_URL goes before it: such addresses often hold a key."`
+	RPCURL        string         `toml:"rpc_url" comment:"JSON-RPC of a node. BOXOFFICE_CHAIN_RPC_URL in the environment goes before it:\nsuch addresses often hold a key."`
 	Confirmations uint64         `toml:"confirmations" comment:"Blocks that must hold a transfer before it counts, its own included."`
-	ReorgDepth    uint64         `toml:"reorg_depth" comment:"Blocks above one that no reorganisation takes back. Below it settled payments are watched and sent again if the chain takes them back, and a failed one may still be settled: another is taken for its order when it is buried so deep."`
+	ReorgDepth    uint64         `toml:"reorg_depth" comment:"A block with so many above it is never taken back. Until then a settled payment is watched, and sent\nagain if the chain takes it back; and after a failed one another is taken only when its end is so deep."`
 	Timeout       Duration       `toml:"timeout" comment:"For each call of the node."`
 	Multicall3    common.Address `toml:"multicall3" comment:"The aggregator that settles many payments in one transaction."`
 }
@@ -70,7 +70,7 @@ type PaymentConfig struct {
 	Version    string                      `toml:"version" comment:"The version in its EIP-712 domain."`
 	Decimals   int                         `toml:"decimals" comment:"Its decimals; compared with the token's own at start."`
 	PayTo      common.Address              `toml:"pay_to" comment:"Who is paid."`
-	Amount     boxoffice.Amount            `toml:"amount" comment:"The price of one unit of every action, in atomic token units, as a string. Other prices stand under [payment.prices], by action: \"oracle.request\" = '5000000'."`
+	Amount     boxoffice.Amount            `toml:"amount" comment:"The price of one unit of every action, in atomic token units, as a string.\nOther prices stand under [payment.prices], by action: \"oracle.request\" = '5000000'."`
 	Prices     map[string]boxoffice.Amount `toml:"prices,omitempty" comment:"Other prices, by action."`
 	MaxTimeout Duration                    `toml:"max_timeout" comment:"How long a payment may take, told to payers as maxTimeoutSeconds."`
 }
@@ -79,19 +79,19 @@ type PaymentConfig struct {
 // key pays the gas. It is read from the environment's BOXOFFICE_SETTLEMENT_KEY
 // (hex) or from a keystore file, never from the configuration.
 type SettlementConfig struct {
-	Via          string   `toml:"via" comment:"Who carries payments to the chain: 'key', this service with the settlement key, or 'facilitator', the x402 facilitator under [settlement.facilitator]. Change it when no payment is under way."`
-	Keystore     string   `toml:"keystore" comment:"A keystore file (Web3 Secret Storage) with the settlement key; a relative path starts at this file's folder. Its password is in the environment's BOXOFFICE_KEYSTORE_PASSWORD. Empty: BOXOFFICE_SETTLEMENT_KEY holds the key in hex."`
+	Via          string   `toml:"via" comment:"Who carries payments to the chain: 'key', this service with the settlement key, or 'facilitator',\nthe x402 facilitator under [settlement.facilitator]. Change it when no payment is under way."`
+	Keystore     string   `toml:"keystore" comment:"A keystore file (Web3 Secret Storage) with the settlement key, whose password is in BOXOFFICE_KEYSTORE_PASSWORD;\na relative path starts at this file's folder. Empty: BOXOFFICE_SETTLEMENT_KEY holds the key in hex."`
 	Gather       Duration `toml:"gather" comment:"How long a payment waits for others to share its transaction."`
 	Poll         Duration `toml:"poll" comment:"How often the chain is asked while something is under way."`
 	MaxBatch     int      `toml:"max_batch" comment:"Payments in one transaction."`
 	MaxInFlight  int      `toml:"max_in_flight" comment:"Transactions that may be unconfirmed at once."`
-	MaxTries     int      `toml:"max_tries" comment:"Confirmed transactions that carried a payment in vain, after which it fails. From the second on it goes alone. A wallet with code has one."`
+	MaxTries     int      `toml:"max_tries" comment:"Confirmed transactions that carried a payment in vain, after which it fails.\nFrom the second on it goes alone. A wallet with code has one."`
 	BumpAfter    Duration `toml:"bump_after" comment:"How long a transaction may stay unmined before its fee is raised."`
 	Lease        Duration `toml:"lease" comment:"How long a process that fell silent keeps the settlement key to itself."`
 	Recheck      Duration `toml:"recheck" comment:"How often failed payments that could still settle are looked at."`
 	MaxFeePerGas uint64   `toml:"max_fee_per_gas" comment:"The highest fee for a unit of gas, in wei."`
 	MaxTxGas     uint64   `toml:"max_tx_gas" comment:"The gas limit of a transaction, at most 16777216 (EIP-7825). A batch has as many payments as fit."`
-	GasPerSettle uint64   `toml:"gas_per_settle" comment:"Gas set aside for each payment in a transaction; what is not used is not paid. A payment that needs more is refused."`
+	GasPerSettle uint64   `toml:"gas_per_settle" comment:"Gas set aside for each payment in a transaction; what is not used is not paid.\nA payment that needs more is refused."`
 
 	Facilitator RemoteConfig `toml:"facilitator"`
 }
@@ -112,7 +112,7 @@ type RateConfig struct {
 // JudgeConfig names a program that is asked about every input before it is priced.
 type JudgeConfig struct {
 	URL     string   `toml:"url" comment:"Where inputs are posted before they are priced. Empty: nobody is asked."`
-	Timeout Duration `toml:"timeout"`
+	Timeout Duration `toml:"timeout" comment:"For each question."`
 }
 
 // LogConfig says what is logged, on standard error.
@@ -123,28 +123,28 @@ type LogConfig struct {
 
 // LaunchesConfig is the chains that launches can deploy on.
 type LaunchesConfig struct {
-	DefaultChainID uint64              `toml:"default_chain_id"`
+	DefaultChainID uint64              `toml:"default_chain_id" comment:"The chain that requesters are offered first; one of those below."`
 	Chains         []LaunchChainConfig `toml:"chains"`
 }
 
 // LaunchChainConfig is one chain of LaunchesConfig.
 type LaunchChainConfig struct {
-	ChainID  uint64          `toml:"chain_id"`
-	Name     string          `toml:"name"`
-	Testnet  bool            `toml:"testnet"`
+	ChainID  uint64          `toml:"chain_id" comment:"EIP-155 chain id."`
+	Name     string          `toml:"name" comment:"For people."`
+	Testnet  bool            `toml:"testnet" comment:"Whether its coins are worth nothing."`
 	RPCURL   string          `toml:"rpc_url,omitempty" comment:"JSON-RPC of a node of the chain. Launches are sold while it answers; without one, always."`
-	Kinds    []string        `toml:"kinds"`
-	Pairings []PairingConfig `toml:"pairings"`
+	Kinds    []string        `toml:"kinds" comment:"What can be launched there: custom_token, univ4_hook, evm_contracts, evm_project."`
+	Pairings []PairingConfig `toml:"pairings" comment:"What a launched token can be paired with."`
 }
 
 // PairingConfig is a currency that a launched token can be paired with.
 type PairingConfig struct {
-	PairWith string   `toml:"pair_with"`
-	Currency string   `toml:"currency"`
-	Symbol   string   `toml:"symbol"`
+	PairWith string   `toml:"pair_with" comment:"What a launch's pairWith says."`
+	Currency string   `toml:"currency" comment:"Its address; zeros are the native coin."`
+	Symbol   string   `toml:"symbol" comment:"For people, as the name."`
 	Name     string   `toml:"name"`
-	Decimals int      `toml:"decimals"`
-	Kinds    []string `toml:"kinds"`
+	Decimals int      `toml:"decimals" comment:"Of its units."`
+	Kinds    []string `toml:"kinds" comment:"Which of the kinds can be paired with it."`
 }
 
 // Default returns the configuration that a file starts from.
@@ -299,6 +299,37 @@ func (r RateConfig) check(key string) error {
 
 // Marshal returns the configuration as a file with a comment on every key.
 func (c Config) Marshal() ([]byte, error) { return toml.Marshal(c) }
+
+// Sample returns a file with every key: the defaults, and after them the tables
+// that have none, as comments. A line of theirs counts once its # is removed.
+func Sample() ([]byte, error) {
+	config := Default()
+	defaults, err := config.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	config.Agents = map[string]AgentConfig{
+		"default": {
+			Command: []string{"/usr/local/bin/agent"}, Env: []string{"AGENT_KEY"}, Writable: []string{"/var/cache/agent"},
+			MaxMemory: 4 << 30, Confined: true, Timeout: Duration(defaultAgentTimeout), MaxOutput: 1 << 20,
+		},
+		"audit": {URL: "https://agents.example/audit", SecretEnv: "AUDIT_SECRET", Callback: true},
+	}
+	kinds := []string{"custom_token"}
+	config.Launches = &LaunchesConfig{DefaultChainID: 1, Chains: []LaunchChainConfig{{
+		ChainID: 1, Name: "Ethereum", RPCURL: "https://node.example", Kinds: kinds,
+		Pairings: []PairingConfig{{PairWith: "native", Currency: common.Address{}.Hex(), Symbol: "ETH", Name: "Ether", Decimals: 18, Kinds: kinds}},
+	}}}
+	all, err := config.Marshal()
+	sample := bytes.NewBuffer(append(defaults, '\n'))
+	for line := range bytes.Lines(all[len(defaults):]) { // both are the last of Config
+		if line[0] != '\n' && line[0] != '#' {
+			sample.WriteByte('#')
+		}
+		sample.Write(line)
+	}
+	return sample.Bytes(), err
+}
 
 // SettlementKey returns the key that pays the gas, from the environment or the
 // keystore file. No error of it repeats a secret.

@@ -1,8 +1,10 @@
 package server_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"boxoffice/x402"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pelletier/go-toml/v2"
 )
 
 const minimal = `base_url = "https://boxoffice.example"
@@ -74,6 +77,34 @@ func TestConfigRoundTrip(t *testing.T) {
 	}
 	if diff := cmp.Diff(config, again); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The sample says what stands without it, and knows every key.
+func TestConfigSample(t *testing.T) {
+	sample, err := server.Sample()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(document []byte) server.Config {
+		t.Helper()
+		config := server.Default()
+		if err := toml.NewDecoder(bytes.NewReader(document)).DisallowUnknownFields().Decode(&config); err != nil {
+			t.Fatalf("%v\n%s", err, document)
+		}
+		return config
+	}
+	if diff := cmp.Diff(server.Default(), read(sample)); diff != "" {
+		t.Error(diff)
+	}
+	whole := read(regexp.MustCompile(`(?m)^#([^ ])`).ReplaceAll(sample, []byte("$1")))
+	if len(whole.Agents) != 2 || whole.Launches == nil || len(whole.Launches.Chains) != 1 || len(whole.Launches.Chains[0].Pairings) != 1 {
+		t.Errorf("%+v, %+v", whole.Agents, whole.Launches)
+	}
+	for line := range strings.Lines(string(sample)) {
+		if len(line) > 125 {
+			t.Errorf("a line has %d characters: %s", len(line), line)
+		}
 	}
 }
 

@@ -20,11 +20,11 @@ import (
 // is said in the environment: BOXOFFICE_FACILITATOR_TOKEN, a bearer token; if it
 // is empty, everybody may.
 type FacilitatorConfig struct {
-	Listen     string           `toml:"listen" comment:"Address of /verify, /settle and /supported. The environment's BOXOFFICE_FACILITATOR_TOKEN is the bearer token that callers need; without it everybody who reaches the address spends this service's gas."`
-	Assets     []common.Address `toml:"assets" comment:"The ERC-20 tokens that are settled; at least one. Name only tokens whose code you trust: settlement.gas_per_settle bounds the gas of a payment, settlement.max_fee_per_gas its price."`
+	Listen     string           `toml:"listen" comment:"Address of /verify, /settle and /supported. BOXOFFICE_FACILITATOR_TOKEN in the environment is the bearer token\nthat callers need; without it everybody who reaches the address spends this service's gas."`
+	Assets     []common.Address `toml:"assets" comment:"The ERC-20 tokens that are settled; at least one. Name only tokens whose code you trust:\nsettlement.gas_per_settle bounds the gas of a payment, settlement.max_fee_per_gas its price."`
 	Recipients []common.Address `toml:"recipients" comment:"Who may be paid. Empty: everybody."`
 	Wait       Duration         `toml:"wait" comment:"How long /settle waits for the outcome before it answers settlement_pending."`
-	TellOnce   bool             `toml:"tell_once" comment:"Whether one call alone is told that a payment is settled; one that repeats its Idempotency-Key is told again. Say true where servers settle here that keep no record of what they served, as those of the official SDKs: else whoever sends one payment many times at once may be served as often. false: the same payload gets the same outcome however often it is sent."`
+	TellOnce   bool             `toml:"tell_once" comment:"false: the same payload gets the same outcome however often it is sent. true: one call alone is told that a payment\nis settled, and told again if it repeats its Idempotency-Key. Say true where servers settle here that keep no record\nof what they served, as those of the official SDKs: one payment sent many times at once may else be served as often."`
 	Rate       RateConfig       `toml:"rate" comment:"For each client address; IPv6 by /64."`
 }
 

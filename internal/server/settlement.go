@@ -27,10 +27,10 @@ const (
 // its Authorization header is read from the environment's
 // BOXOFFICE_FACILITATOR_AUTHORIZATION, never from the configuration.
 type RemoteConfig struct {
-	URL         string   `toml:"url" comment:"Address of the x402 facilitator, without /settle. With settlement.via = 'facilitator' it pays the gas; chain.rpc_url may then be left out, and its word decides instead of the chain. The environment's BOXOFFICE_FACILITATOR_AUTHORIZATION is sent as the Authorization header."`
+	URL         string   `toml:"url" comment:"Address of the x402 facilitator, without /settle. With settlement.via = 'facilitator' it pays the gas;\nchain.rpc_url may then be left out, and its word decides instead of the chain.\nBOXOFFICE_FACILITATOR_AUTHORIZATION in the environment is sent as the Authorization header."`
 	Timeout     Duration `toml:"timeout" comment:"For each call. Facilitators answer when the transaction is mined."`
 	MaxInFlight int      `toml:"max_in_flight" comment:"Calls open at once."`
-	Retry       Duration `toml:"retry" comment:"How long to wait before a payment whose outcome is not known is handed over again; longer each time."`
+	Retry       Duration `toml:"retry" comment:"Until a payment whose outcome is not known is handed over again; longer each time."`
 }
 
 func (c *SettlementConfig) checkVia() error {

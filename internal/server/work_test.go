@@ -239,22 +239,27 @@ func TestWorker(t *testing.T) {
 	id := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look"}`).Admission.Result.ID
 	options := w.Options
 	run(&options)
+	defer startWorker(t, options)()
+	if job := watch(t, buyer, id); job.State != boxoffice.JobCompleted {
+		t.Errorf("%+v", job)
+	}
+}
+
+// startWorker runs a worker of its own until it is stopped.
+func startWorker(t *testing.T, options server.Options) (stop func()) {
+	t.Helper()
 	worker, err := server.NewWorker(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
-	if job := watch(t, buyer, id); job.State != boxoffice.JobCompleted {
-		t.Errorf("%+v", job)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if err := worker.Close(); err != nil {
-		t.Error(err)
+	return func() {
+		cancel()
+		if err := errors.Join(<-ended, worker.Close()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

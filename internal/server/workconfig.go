@@ -8,7 +8,7 @@ import (
 
 // WorkConfig says how admitted work is run.
 type WorkConfig struct {
-	Dir         string   `toml:"dir" comment:"The folder of workspaces and delivered repositories, shared by all processes that run work; a relative path starts at this file's folder."`
+	Dir         string   `toml:"dir" comment:"The folder of workspaces and delivered repositories, shared by all processes that run work.\nA relative path starts at this file's folder."`
 	Concurrency int      `toml:"concurrency" comment:"Nodes that this process runs at once. 0: it runs no work and no schedules; boxoffice worker does."`
 	Attempts    int      `toml:"attempts" comment:"Failed runs of a node after which it is given up and its job is blocked."`
 	Backoff     Duration `toml:"backoff" comment:"Until a failed node's first retry; doubles with each."`
@@ -19,7 +19,7 @@ type WorkConfig struct {
 
 // AgentConfig is one agent: a program of this machine or an address.
 type AgentConfig struct {
-	Command   []string `toml:"command,omitempty" comment:"The program and its arguments. It reads a task on standard input and writes an answer on standard output; examples/README.md has the contract."`
+	Command   []string `toml:"command,omitempty" comment:"The program and its arguments: a task on standard input, an answer on standard output.\nexamples/README.md has the contract."`
 	Env       []string `toml:"env,omitempty" comment:"Names of environment variables that the program is given."`
 	Writable  []string `toml:"writable,omitempty" comment:"Further folders in which it may write."`
 	MaxMemory int64    `toml:"max_memory,omitempty" comment:"Bytes of memory that its processes may hold together. 0: no limit."`
@@ -36,11 +36,11 @@ type AgentConfig struct {
 // DeliveryConfig says how work is delivered.
 type DeliveryConfig struct {
 	AllowedHosts []string                    `toml:"allowed_hosts" comment:"Hosts that a requester's repoUrl may name. Empty: none."`
-	Credentials  map[string]CredentialConfig `toml:"credentials" comment:"What is sent to a host on a push and never on a read, by host: [delivery.credentials.\"git.example\"] with username and password_env."`
-	PullRequest  []string                    `toml:"pull_request" comment:"The command that opens a pull request. It is given REPO_URL, BRANCH, JOB_ID and TITLE in its environment and prints the pull request's URL. Empty: none is opened."`
+	Credentials  map[string]CredentialConfig `toml:"credentials" comment:"What is sent to a host on a push and never on a read, by host: [delivery.credentials.\"git.example\"]\nwith username and password_env, the environment variable that has the password or token."`
+	PullRequest  []string                    `toml:"pull_request" comment:"The command that opens a pull request: it is given REPO_URL, BRANCH, JOB_ID and TITLE in its environment\nand prints the pull request's URL. Empty: none is opened."`
 	Env          []string                    `toml:"env" comment:"Names of environment variables that git and pull_request are given."`
 	Author       string                      `toml:"author" comment:"Of the commits made here: Name <address>."`
-	Timeout      Duration                    `toml:"timeout" comment:"Of each command."`
+	Timeout      Duration                    `toml:"timeout" comment:"Of git, and of pull_request, each time."`
 }
 
 // CredentialConfig names what a push to a host authenticates with.

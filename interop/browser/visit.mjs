@@ -52,6 +52,9 @@ try {
   assert.equal(await page.locator("h1").innerText(), "Boxoffice");
   assert.equal(await page.locator("td:first-child").count(), 7);
   assert.equal(await page.locator("table").evaluate((table) => getComputedStyle(table).borderCollapse), "collapse", "the style is blocked");
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.equal(await page.locator("body").evaluate((body) => getComputedStyle(body).color), "rgb(255, 255, 255)", "dark text where it is dark");
+  await page.emulateMedia({ colorScheme: "light" });
   if (screenshot) await page.screenshot({ path: screenshot });
   for (const [link, member] of [["requests/capabilities", "actions"], ["openapi.json", "paths"]]) {
     await page.goto(`${service}/`);

@@ -44,7 +44,7 @@ func (e *Engine[TTx]) discard(ctx context.Context, jobs ...boxoffice.UUID) {
 	}
 	over, err := e.Store.Delivered(ctx, jobs, boxoffice.At(e.Now().Add(-keepFailed)))
 	if err != nil && ctx.Err() == nil {
-		e.Log.ErrorContext(ctx, "workspaces stay for now: the store does not say whose work is over", "err", err)
+		e.Log.ErrorContext(ctx, "workspaces stay: the store does not say whose work is over", "err", err)
 	}
 	for _, job := range over {
 		if err := e.Deliverer.Discard(job); err != nil {

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -39,7 +37,7 @@ type passage struct {
 
 const (
 	ourClient = "boxoffice buy"
-	example   = "examples/typescript"
+	theirs    = "examples/typescript"
 	// later is what becomes of an order if nobody can tell its outcome.
 	later = "pending, exactly one transfer; admitted as soon as a node is configured"
 )
@@ -49,19 +47,19 @@ var settings = []struct {
 	passages []passage
 }{
 	{setting{node: true}, []passage{
-		{ourClient, "", whole, string(admitted)},
-		{example, "", whole, string(admitted)},
-		{ourClient, x402.PathSettle, onDelivery, string(admitted)},
-		{example, x402.PathSettle, onBroadcast, string(admitted)},
-		{ourClient, x402.PathSettle, inAnswer, string(admitted)},
+		{ourClient, "", whole, admitted},
+		{theirs, "", whole, admitted},
+		{ourClient, x402.PathSettle, onDelivery, admitted},
+		{theirs, x402.PathSettle, onBroadcast, admitted},
+		{ourClient, x402.PathSettle, inAnswer, admitted},
 	}},
 	{setting{hasty: true}, []passage{
-		{ourClient, "", whole, string(admitted)},
+		{ourClient, "", whole, admitted},
 	}},
 	{setting{}, []passage{
-		{example, "", whole, string(admitted)},
-		{ourClient, x402.PathVerify, onDelivery, string(admitted)},
-		{ourClient, x402.PathVerify, inAnswer, string(admitted)},
+		{theirs, "", whole, admitted},
+		{ourClient, x402.PathVerify, onDelivery, admitted},
+		{ourClient, x402.PathVerify, inAnswer, admitted},
 		{ourClient, x402.PathSettle, onBroadcast, later},
 	}},
 }
@@ -89,17 +87,17 @@ func (s setting) run(ctx context.Context, d *demo, passages []passage) (rows []r
 	if s.hasty {
 		patience = "100"
 	}
-	facilitator, err := startNode(ctx, official, "facilitator.mjs", d.nodeEnv("PRIVATE_KEY=0x"+key, "CONFIRMATION_MS="+patience)...)
+	facilitator, address, err := startNode(ctx, official, "facilitator.mjs", d.env("PRIVATE_KEY=0x"+key, "CONFIRMATION_MS="+patience))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, facilitator.end()) }()
 	if s.node {
-		if err := officialWords(ctx, d, facilitator.url); err != nil {
+		if err := officialWords(ctx, d, address); err != nil {
 			return nil, err
 		}
 	}
-	line, err := newBreaker(ctx, facilitator.url, d.sent(ctx, wallet))
+	line, err := newBreaker(ctx, address, d.sent(ctx, wallet))
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +118,7 @@ func (s setting) run(ctx context.Context, d *demo, passages []passage) (rows []r
 		}
 		rows = append(rows, row{s.server(), settler, client, s.breaks(p), p.result})
 	}
-	if s.hasty != strings.Contains(facilitator.said(), string(x402.ReasonPending)) {
+	if s.hasty != strings.Contains(facilitator.stderr.String(), string(x402.ReasonPending)) {
 		return nil, errors.New("the facilitator's patience is not what it should be")
 	}
 	return rows, nil
@@ -141,11 +139,6 @@ func (s setting) breaks(p passage) string {
 		return "nothing"
 	}
 	return p.path + " is " + string(p.cut)
-}
-
-// nodeEnv is what the programs of the folder want to know.
-func (d *demo) nodeEnv(more ...string) []string {
-	return append(more, "RPC_URL="+d.RPCURL, fmt.Sprintf("CHAIN_ID=%d", d.ChainID), "ASSET="+d.Asset)
 }
 
 // A carried is boxoffice serve that settles through a facilitator, and the demo
@@ -170,7 +163,7 @@ func (d *demo) serveThrough(ctx context.Context, line *breaker, node bool) (*car
 }
 
 func (c *carried) serve(ctx context.Context, line *breaker, payTo common.Address) (err error) {
-	c.service, err = startService(ctx, &c.world, "carried-"+payTo.Hex(), "serve", nil, func(config *server.Config) {
+	c.service, err = c.world.serveBeside(ctx, "carried-"+payTo.Hex(), "serve", nil, func(config *server.Config) {
 		config.Payment.PayTo = payTo
 		config.Settlement.Via = server.ViaFacilitator
 		config.Settlement.Facilitator.URL = line.url
@@ -187,25 +180,12 @@ func (c *carried) serve(ctx context.Context, line *breaker, payTo common.Address
 
 // run buys once and returns the name of the client.
 func (p passage) run(ctx context.Context, c *carried, line *breaker) (client string, err error) {
-	before, err := transfers(ctx, &c.world)
+	_, err = line.oneTransfer(ctx, &c.world, p.path, p.cut, func() (err error) {
+		client, err = p.buy(ctx, c, line)
+		return err
+	})
 	if err != nil {
 		return "", err
-	}
-	if p.path != "" {
-		line.arm(p.path, p.cut)
-	}
-	if client, err = p.buy(ctx, c, line); err != nil {
-		return "", err
-	}
-	if p.path != "" && !line.wasBroken() {
-		return "", errors.New("no call was broken")
-	}
-	after, err := transfers(ctx, &c.world)
-	if err != nil {
-		return "", err
-	}
-	if len(after) != len(before)+1 {
-		return "", fmt.Errorf("%d transfers", len(after)-len(before))
 	}
 	return client, c.onePaymentEach(ctx)
 }
@@ -213,59 +193,39 @@ func (p passage) run(ctx context.Context, c *carried, line *breaker) (client str
 // buy runs the client until the order is admitted, and returns its name.
 func (p passage) buy(ctx context.Context, c *carried, line *breaker) (name string, err error) {
 	if p.client != ourClient {
-		name, err = named(typescript, "@x402/core", "@x402/evm", "viem")
-		if err != nil {
-			return "", err
+		if name, err = named(typescript, "@x402/core", "@x402/evm", "viem"); err == nil {
+			_, err = c.world.buy(ctx, example("buy").program)
 		}
-		return name, admits(ctx, "node", []string{filepath.Join(typescript, "build", "buy.js")},
-			"BOXOFFICE_URL="+c.world.BaseURL, "BOXOFFICE_PRIVATE_KEY="+c.world.Payer.PrivateKey, "ASSET="+c.world.Asset, "MAX_AMOUNT=250000000000000000")
+		return name, err
 	}
-	binary, err := c.world.boxoffice(ctx)
+	binary, err := c.world.build(ctx, "boxoffice")
 	if err != nil {
 		return "", err
 	}
-	args := []string{"buy", "job.open", "--objective", "Name three uses of a lighthouse", "--yes", "--max-amount", "0.25", "--json",
+	program := []string{binary, "buy", "job.open", "--objective", "Name three uses of a lighthouse", "--yes", "--max-amount", "0.25", "--json",
 		"--request-key", string(boxoffice.NewUUID())}
-	env := []string{"BOXOFFICE_URL=" + c.world.BaseURL, "BOXOFFICE_PRIVATE_KEY=" + c.world.Payer.PrivateKey,
-		"BOXOFFICE_TOKEN=" + boxoffice.NewToken().Reveal(), "BOXOFFICE_VAULT=" + filepath.Join(c.world.folder, "vault")}
-	if p.result != later {
-		return ourClient, admits(ctx, binary, args, env...)
+	env := []string{"BOXOFFICE_TOKEN=" + boxoffice.NewToken().Reveal(), "BOXOFFICE_VAULT=" + filepath.Join(c.world.folder, "vault")}
+	if p.result == later {
+		_, err := c.world.buy(ctx, append(program, "--timeout", "5s"), env...)
+		const stillPending = 5 // the exit code
+		if pending, is := errors.AsType[*exec.ExitError](err); !is || pending.ExitCode() != stillPending {
+			return "", fmt.Errorf("without a node, want that the payment is pending, got: %w", err)
+		}
+		if err := c.service.end(); err != nil {
+			return "", err
+		}
+		c.node = true
+		if err := c.serve(ctx, line, common.HexToAddress(c.world.PayTo)); err != nil {
+			return "", err
+		}
 	}
-	const stillPending = 5 // the exit code
-	pending, _ := errors.AsType[*exec.ExitError](admits(ctx, binary, append(args, "--timeout", "5s"), env...))
-	if pending == nil || pending.ExitCode() != stillPending {
-		return "", fmt.Errorf("without a node it ended with %v, want that the payment is pending", pending)
-	}
-	if err := c.service.end(); err != nil {
-		return "", err
-	}
-	c.node = true
-	if err := c.serve(ctx, line, common.HexToAddress(c.world.PayTo)); err != nil {
-		return "", err
-	}
-	env[0] = "BOXOFFICE_URL=" + c.world.BaseURL
-	return ourClient, admits(ctx, binary, args, env...)
-}
-
-// admits runs a client and reads the status that it prints.
-func admits(ctx context.Context, program string, args []string, env ...string) error {
-	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(ctx, program, args...)
-	command.Env = append(os.Environ(), env...)
-	command.Stdout, command.Stderr = &stdout, &stderr
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("%w\n%s", err, &stderr)
-	}
-	var status boxoffice.Status
-	if err := json.Unmarshal(stdout.Bytes(), &status); err != nil || status.Status != boxoffice.Admitted {
-		return fmt.Errorf("the order is %q, %v", status.Status, err)
-	}
-	return nil
+	_, err = c.world.buy(ctx, program, env...)
+	return ourClient, err
 }
 
 // onePaymentEach asks boxoffice payments: each order has one payment, settled.
 func (c *carried) onePaymentEach(ctx context.Context) error {
-	binary, err := c.world.boxoffice(ctx)
+	binary, err := c.world.build(ctx, "boxoffice")
 	if err != nil {
 		return err
 	}
@@ -286,17 +246,4 @@ func (c *carried) onePaymentEach(ctx context.Context) error {
 		paid[entry.OrderID] = true
 	}
 	return nil
-}
-
-// named names packages with the versions that a folder pins.
-func named(folder string, packages ...string) (string, error) {
-	names := make([]string, len(packages))
-	for i, name := range packages {
-		version, err := pinned(folder, name)
-		if err != nil {
-			return "", err
-		}
-		names[i] = name + " " + version
-	}
-	return strings.Join(names, ", "), nil
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,7 +15,6 @@ import (
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
@@ -58,7 +55,7 @@ func throughOurs(ctx context.Context, d *demo) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	facilitator, err := startService(ctx, d, "facilitator", "facilitator", []string{"BOXOFFICE_SETTLEMENT_KEY=" + key}, func(config *server.Config) {
+	facilitator, err := d.serveBeside(ctx, "facilitator", "facilitator", []string{"BOXOFFICE_SETTLEMENT_KEY=" + key}, func(config *server.Config) {
 		config.Facilitator.Assets = []common.Address{common.HexToAddress(d.Asset)}
 		config.Facilitator.TellOnce = true // the official servers keep no record of what they served
 	})
@@ -77,7 +74,7 @@ func throughOurs(ctx context.Context, d *demo) (rows []row, err error) {
 	}
 	world := *d
 	world.PayTo = crypto.PubkeyToAddress(recipient.PublicKey).Hex()
-	shop, err := startNode(ctx, official, "shop.mjs", d.nodeEnv("PAY_TO="+world.PayTo, "FACILITATOR_URL="+line.url)...)
+	shop, address, err := startNode(ctx, official, "shop.mjs", d.env("PAY_TO="+world.PayTo, "FACILITATOR_URL="+line.url))
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +89,8 @@ func throughOurs(ctx context.Context, d *demo) (rows []row, err error) {
 		return nil, err
 	}
 	for _, s := range sales {
-		if err := s.run(ctx, &world, shop, line); err != nil {
-			return nil, fmt.Errorf("%+v: %w\n%s", s, err, shop.said())
+		if err := s.run(ctx, &world, address, line); err != nil {
+			return nil, fmt.Errorf("%+v: %w\n%s", s, err, &shop.stderr)
 		}
 		rows = append(rows, row{seller + ", " + s.resource, "boxoffice facilitator, tell_once", customer, s.breaks(), s.result})
 	}
@@ -122,34 +119,19 @@ type told struct {
 	Error   string           `json:"error"`
 }
 
-func (s sale) run(ctx context.Context, d *demo, shop *process, line *breaker) error {
-	before, err := transfers(ctx, d)
-	if err != nil {
+func (s sale) run(ctx context.Context, d *demo, shop string, line *breaker) error {
+	var answers []told
+	transfer, err := line.oneTransfer(ctx, d, s.path, s.cut, func() (err error) {
+		answers, err = s.pay(ctx, d, shop)
 		return err
-	}
-	if s.path != "" {
-		line.arm(s.path, s.cut)
-	}
-	answers, err := s.pay(ctx, d, shop)
+	})
 	if err != nil {
-		return err
-	}
-	if s.path != "" && !line.wasBroken() {
-		return errors.New("no call was broken")
-	}
-	after, err := transfers(ctx, d)
-	if err != nil {
-		return err
-	}
-	maps.DeleteFunc(after, func(id string, _ types.Log) bool { _, old := before[id]; return old })
-	if len(after) != 1 {
-		return fmt.Errorf("%d transfers, answered %+v", len(after), answers)
+		return fmt.Errorf("%w, answered %+v", err, answers)
 	}
 	served := slices.DeleteFunc(slices.Clone(answers), func(t told) bool { return t.Status != 200 })
 	if len(served) != s.served || s.first != 0 && answers[0].Status != s.first {
 		return fmt.Errorf("served %d times, answered %+v", len(served), answers)
 	}
-	transfer := slices.Collect(maps.Values(after))[0]
 	for _, t := range served {
 		if t.Payment == nil || !t.Payment.Success || common.HexToHash(t.Payment.Transaction) != transfer.TxHash || t.Body != `{"work":"done"}` {
 			return fmt.Errorf("answered %+v", t)
@@ -158,11 +140,10 @@ func (s sale) run(ctx context.Context, d *demo, shop *process, line *breaker) er
 	return nil
 }
 
-func (s sale) pay(ctx context.Context, d *demo, shop *process) (answers []told, err error) {
+func (s sale) pay(ctx context.Context, d *demo, shop string) (answers []told, err error) {
 	var stderr bytes.Buffer
 	command := exec.CommandContext(ctx, "node", filepath.Join(official, "customer.mjs"))
-	command.Env = append(os.Environ(), "RESOURCE="+shop.url+s.resource, "PRIVATE_KEY="+d.Payer.PrivateKey,
-		"ASSET="+d.Asset, fmt.Sprintf("AGAIN=%d", s.again))
+	command.Env = d.env("RESOURCE="+shop+s.resource, "PRIVATE_KEY="+d.Payer.PrivateKey, fmt.Sprintf("AGAIN=%d", s.again))
 	if s.atOnce {
 		command.Env = append(command.Env, "AT_ONCE=1")
 	}
