@@ -167,11 +167,16 @@ func unanswered(err error) bool {
 	return err != nil && (problem == nil || problem.Code.Info().Status >= 500)
 }
 
+func limited(err error) bool {
+	problem, _ := errors.AsType[*boxoffice.Problem](err)
+	return problem != nil && problem.Code == boxoffice.RateLimited
+}
+
 // settle waits for what becomes of a payment that was sent. Until the service
 // says it, the outcome is not known, whatever keeps it from saying so.
 func (c *Client) settle(ctx context.Context, intent *Intent, payment SignedPayment) (boxoffice.Status, error) {
 	status, err := c.Wait(ctx, intent.Order.ID)
-	if _, pending := errors.AsType[*PendingError](err); !pending && unanswered(err) {
+	if _, pending := errors.AsType[*PendingError](err); !pending && (unanswered(err) || limited(err)) {
 		status = boxoffice.Status{Status: intent.Order.Status, Order: intent.Order}
 		err = &PendingError{status, err}
 	}

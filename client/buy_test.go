@@ -322,7 +322,7 @@ func TestBuyGivesUp(t *testing.T) {
 // A payment was sent, and then the service cannot be read any more, or the time
 // is over before the first answer: the outcome is not known.
 func TestBuyCannotReadTheOutcome(t *testing.T) {
-	for _, lost := range []string{"time", "service"} {
+	for _, lost := range []string{"time", "service", "rate"} {
 		t.Run(lost, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newService(t)
@@ -335,6 +335,10 @@ func TestBuyCannotReadTheOutcome(t *testing.T) {
 					}
 					if lost == "time" {
 						cancel()
+					}
+					if lost == "rate" {
+						s.problem(w, &boxoffice.Problem{Code: boxoffice.RateLimited, RetryAfter: 86400})
+						return true
 					}
 					s.problem(w, &boxoffice.Problem{Code: boxoffice.TemporarilyUnavailable})
 					return true
