@@ -1,0 +1,156 @@
+package engine_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/work"
+	"boxoffice/internal/work/agent"
+)
+
+// A worker that is killed in the middle of a node is replaced, and what it says
+// after that does not count.
+func TestKilledWorker(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	run := work.Run{Work: id, Attempt: 1}
+	if _, err := p.store.Claim(t.Context(), run, "killed", p.now()+1000, p.now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	p.advance(time.Minute)
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("by another") }))
+	job := p.untilJob(id, boxoffice.JobCompleted)
+	if node := job.Nodes[0]; node.Attempts != 2 || node.Summary != "by another" {
+		t.Errorf("%+v", node)
+	}
+	err := p.store.Finish(t.Context(), run, "killed", work.Result{Verdict: work.Done, Summary: "too late"}, p.now())
+	if !errors.Is(err, work.ErrLost) {
+		t.Errorf("the killed worker's result: %v", err)
+	}
+}
+
+// Lost workers are no failures of the agent, which is told the same task again;
+// but a node that costs one worker after the other comes to an end.
+func TestLostWorkers(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost int
+		want boxoffice.JobState
+	}{"a few": {4, boxoffice.JobCompleted}, "one after the other": {5, boxoffice.JobBlocked}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			id := p.openJob("look")
+			rescuer := p.run(nil, alone)
+			for attempt := range test.lost {
+				until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State == boxoffice.NodeQueued })
+				if _, err := p.store.Claim(t.Context(), work.Run{Work: id, Attempt: attempt + 1}, "killed", p.now()-1, p.now(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State != boxoffice.NodeRunning })
+			rescuer()
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+				if task.Attempt != 1 {
+					t.Errorf("the agent is told of attempt %d", task.Attempt)
+				}
+				return done("by another")
+			}), func(c *config) { c.Attempts = 1 })
+			job := p.untilJob(id, test.want)
+			if test.want == boxoffice.JobBlocked {
+				if want := "analysis failed at node main: its worker was lost 5 times"; *job.BlockedReason != want {
+					t.Errorf("blocked: %q", *job.BlockedReason)
+				}
+				p.carryOn(id, "once more")
+				p.untilJob(id, boxoffice.JobCompleted)
+			}
+		})
+	}
+}
+
+const childVariable = "BOXOFFICE_TEST_WORKER"
+
+// The same with a process that is really killed, without a word.
+func TestKilledProcess(t *testing.T) {
+	if path := os.Getenv(childVariable); path != "" {
+		placeAt(t, path).run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+			fmt.Println("started")
+			select {} // until it is killed
+		}))
+		select {}
+	}
+	p := newPlace(t)
+	id := p.openJob("look")
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledProcess$")
+	child.Env = append(os.Environ(), childVariable+"="+p.path)
+	said, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(said).ReadString('\n'); line != "started\n" {
+		t.Fatalf("the worker said %q, %v", line, err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	child.Wait() // it was killed
+	p.advance(time.Minute)
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("by another") }))
+	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Attempts != 2 || node.Summary != "by another" {
+		t.Errorf("%+v", node)
+	}
+}
+
+// Two workers and every run queued twice: each node runs once.
+func TestManyWorkers(t *testing.T) {
+	p := newPlace(t)
+	var runs sync.Map
+	once := answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if _, again := runs.LoadOrStore(string(task.Job)+task.Node, true); again {
+			t.Errorf("node %s of job %s ran twice", task.Node, task.Job)
+		}
+		return done("x")
+	})
+	for range 3 {
+		p.run(once)
+	}
+	var jobs []boxoffice.UUID
+	for range 20 {
+		jobs = append(jobs, p.openWorkflow("chain", step("a"), step("b", "a"), step("c", "b")).JobID)
+	}
+	if _, err := p.store.Requeue(t.Context(), p.now()+1000, p.now(), 100); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range jobs {
+		p.untilJob(id, boxoffice.JobCompleted)
+	}
+}
+
+// An engine that is stopped ends its agents and gives their nodes back at once.
+func TestStop(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	started := make(chan struct{})
+	stop := p.run(answers(func(ctx context.Context, _ agent.Task) (agent.Answer, error) {
+		close(started)
+		<-ctx.Done()
+		return agent.Answer{}, ctx.Err()
+	}))
+	<-started
+	stop()
+	job, err := p.store.Job(t.Context(), p.owner, id)
+	if err != nil || job.Nodes[0].State != boxoffice.NodeQueued {
+		t.Errorf("%+v, %v", job.Nodes, err)
+	}
+	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("x") }))
+	p.untilJob(id, boxoffice.JobCompleted)
+}
