@@ -112,7 +112,10 @@ func (c *Client) checkOrder(intent *Intent) error {
 	case err != nil:
 		return err
 	case terms.Amount.Cmp(intent.Max) > 0:
-		return &MismatchError{"order/quote/payment/amount", "at most " + intent.Max.String(), terms.Amount.String()}
+		tokens := func(amount boxoffice.Amount) string {
+			return boxoffice.FormatUnits(amount, terms.Decimals) + " " + offered.Asset.Symbol
+		}
+		return &MismatchError{"order/quote/payment/amount", "at most " + tokens(intent.Max), tokens(terms.Amount)}
 	case !quote.Live(c.now().Unix()):
 		return &MismatchError{"order/quote/expiresAt", "later than now, " + fmt.Sprint(c.now().Unix()), fmt.Sprint(quote.ExpiresAt)}
 	case c.signer != nil && quote.Payer != nil:
