@@ -112,9 +112,7 @@ func TestFirstSignatureSettledAfterTheSecond(t *testing.T) {
 	release := holdSettler(t, w)
 	first := newDraft(t, w, challenge, payer)
 	header, body := first.sign()
-	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(order, header, body)
 	setAllowance(t, w, payer, big.NewInt(0))
 	release()
 	d.until(order, boxoffice.PaymentFailed)
@@ -124,9 +122,7 @@ func TestFirstSignatureSettledAfterTheSecond(t *testing.T) {
 	second := newDraft(t, w, challenge, payer)
 	second.auth().Deadline = x402.NewUint256(uint64(w.Now().Unix() + 200))
 	header, body = second.sign()
-	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(order, header, body)
 	transaction := settleDirectly(t, w, first)
 	release()
 	status := d.until(order, boxoffice.Admitted)
@@ -150,9 +146,7 @@ func TestPayAgainWithAnotherNonce(t *testing.T) {
 	challenge := d.challenge(order)
 	release := holdSettler(t, w)
 	header, body := newDraft(t, w, challenge, payer).sign()
-	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(order, header, body)
 	invalidate(t, w, payer, 0, 1<<7)
 	release()
 	if failed := d.until(order, boxoffice.PaymentFailed); failed.Payment.Reason != string(x402.ReasonNonceSpent) {
@@ -189,9 +183,7 @@ func TestEmptySettlementWallet(t *testing.T) {
 	saved := d.quote(boxoffice.ActionJobOpen, `{"objective":"Saved before"}`)
 	header, body := newDraft(t, w, d.challenge(saved), payer).sign()
 	release := holdSettler(t, w)
-	if r := d.submit(saved, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(saved, header, body)
 	balance, err := w.Chain.Client().BalanceAt(t.Context(), wallet, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -206,14 +198,7 @@ func TestEmptySettlementWallet(t *testing.T) {
 	draft := newDraft(t, w, d.challenge(order), payer)
 	draft.auth().Nonce = x402.NewUint256(8)
 	header, body = draft.sign()
-	r := d.submit(order, header, body)
-	r.want(t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
-	if r.Header.Get("Retry-After") == "" {
-		t.Error("no Retry-After")
-	}
-	if status := d.until(order, boxoffice.Quoted); status.Payment != nil {
-		t.Errorf("a payment was saved: %+v", status.Payment)
-	}
+	d.defers(order, header, body)
 	d.until(saved, boxoffice.PaymentPending)
 	wantReceived(t, w, 0)
 
@@ -222,9 +207,7 @@ func TestEmptySettlementWallet(t *testing.T) {
 	}
 	d.until(saved, boxoffice.Admitted)
 	awaitSettler(t, w, func(says string) bool { return says == "ok" })
-	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(order, header, body)
 	d.until(order, boxoffice.Admitted)
 	wantReceived(t, w, 2)
 }

@@ -146,7 +146,7 @@ func (r repeated) settle(t *testing.T) {
 		group.Go(func() { answers[i] = settle(key) })
 	}
 	group.Wait()
-	mustHave(t, w, 1)
+	wantReceived(t, w, 1)
 	told := slices.DeleteFunc(slices.Clone(answers), func(a x402.Settlement) bool { return !a.Success })
 	want := len(answers)
 	if r.once && key == "" {
@@ -178,7 +178,7 @@ func (r repeated) settle(t *testing.T) {
 			t.Errorf("%q: after a restart answered %+v", caller, said)
 		}
 	}
-	mustHave(t, w, 1)
+	wantReceived(t, w, 1)
 }
 
 // The facilitator settles only what its operator lists, for those who have the
@@ -246,7 +246,7 @@ func TestFacilitatorLimits(t *testing.T) {
 			t.Errorf("answered %+v, want %s", answer, want)
 		}
 	}
-	mustHave(t, w, 1)
+	wantReceived(t, w, 1)
 }
 
 // While a payment is under way /settle says so with the transaction, in the
@@ -283,7 +283,7 @@ func TestFacilitatorPending(t *testing.T) {
 			t.Fatalf("answered %s", body)
 		}
 	}
-	mustHave(t, w, 1)
+	wantReceived(t, w, 1)
 }
 
 // A facilitator beside a service, on its database and key: one of them settles
@@ -307,7 +307,7 @@ func TestFacilitatorBesideService(t *testing.T) {
 		})
 	}
 	group.Wait()
-	mustHave(t, w, 8)
+	wantReceived(t, w, 8)
 
 	// The permit of an order is no payment elsewhere, before it is settled either.
 	release := holdSettler(t, w)
@@ -324,7 +324,7 @@ func TestFacilitatorBesideService(t *testing.T) {
 	release()
 	paying.Wait()
 	d.until(order, boxoffice.Admitted)
-	mustHave(t, w, 9)
+	wantReceived(t, w, 9)
 	if logged := w.Log.String(); strings.Contains(logged, "admission failed") {
 		t.Error("the service tried to admit what it did not sell")
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/ecdsa"
 	"io"
 	"log/slog"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -154,15 +153,6 @@ func buyOne(t testing.TB, w *servertest.World, d *door, key *ecdsa.PrivateKey, n
 	return order, d.submit(order, header, body)
 }
 
-// mustHave fails unless the recipient has been paid that many times.
-func mustHave(t testing.TB, w *servertest.World, payments int64) {
-	t.Helper()
-	want := new(big.Int).Mul(servertest.Price.Big(), big.NewInt(payments))
-	if got := w.Received(); got.Cmp(want) != 0 {
-		t.Errorf("the recipient has %s, want %s", got, want)
-	}
-}
-
 // A service without a key buys through our facilitator, with a node to check it
 // by and without.
 func TestSettleThroughFacilitator(t *testing.T) {
@@ -191,7 +181,7 @@ func TestSettleThroughFacilitator(t *testing.T) {
 					t.Error("no transaction hash")
 				}
 			}
-			mustHave(t, w, orders)
+			wantReceived(t, w, orders)
 		})
 	}
 }
@@ -274,7 +264,7 @@ func TestFacilitatorTrouble(t *testing.T) {
 					t.Errorf("answered %d %s", r.Status, r.Body)
 				}
 				d.until(order, boxoffice.Admitted)
-				mustHave(t, w, 1)
+				wantReceived(t, w, 1)
 			})
 		}
 	}
@@ -347,7 +337,7 @@ func TestFacilitatorAwayAndBack(t *testing.T) {
 			d.until(order, boxoffice.Admitted)
 			w.Restart()
 			d.until(order, boxoffice.Admitted)
-			mustHave(t, w, 1)
+			wantReceived(t, w, 1)
 		})
 	}
 }
@@ -378,7 +368,7 @@ func TestFacilitatorRefuses(t *testing.T) {
 				if status.Payment.Reason != string(want) {
 					t.Errorf("the reason is %s, want %s", status.Payment.Reason, want)
 				}
-				mustHave(t, w, 0)
+				wantReceived(t, w, 0)
 				c.spoil.Store(nil)
 				draft := newDraft(t, w, d.challenge(order), payer)
 				draft.auth().Nonce = x402.NewUint256(1)
@@ -387,7 +377,7 @@ func TestFacilitatorRefuses(t *testing.T) {
 				if r := d.submit(order, header, body); r.Status != http.StatusOK {
 					t.Errorf("the second payment was answered %d %s", r.Status, r.Body)
 				}
-				mustHave(t, w, 1)
+				wantReceived(t, w, 1)
 			})
 		}
 	}

@@ -60,9 +60,7 @@ func TestChainAway(t *testing.T) {
 	saved := d.quote(boxoffice.ActionJobOpen, `{"objective":"Saved before"}`)
 	header, body := newDraft(t, w, d.challenge(saved), payer).sign()
 	release := holdSettler(t, w)
-	if r := d.submit(saved, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(saved, header, body)
 
 	gate.closed.Store(true)
 	release()
@@ -70,14 +68,7 @@ func TestChainAway(t *testing.T) {
 	draft := newDraft(t, w, d.challenge(order), payer)
 	draft.auth().Nonce = x402.NewUint256(8)
 	header, body = draft.sign()
-	r := d.submit(order, header, body)
-	r.want(t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
-	if r.Header.Get("Retry-After") == "" {
-		t.Error("no Retry-After")
-	}
-	if status := d.until(order, boxoffice.Quoted); status.Payment != nil {
-		t.Errorf("a payment was saved: %+v", status.Payment)
-	}
+	d.defers(order, header, body)
 	d.until(saved, boxoffice.PaymentPending)
 
 	gate.closed.Store(false)

@@ -101,6 +101,27 @@ func (d *door) submit(order boxoffice.Order, header, body string) reply {
 	return d.send("POST", "/requests/"+string(order.ID)+"/submit", body, x402.HeaderSignature, header)
 }
 
+// accepts submits a payment that is taken, and not settled at once.
+func (d *door) accepts(order boxoffice.Order, header, body string) {
+	d.t.Helper()
+	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
+		d.t.Fatalf("answered %d %s", r.Status, r.Body)
+	}
+}
+
+// defers submits a payment that is not taken now, and of which nothing is saved.
+func (d *door) defers(order boxoffice.Order, header, body string) {
+	d.t.Helper()
+	r := d.submit(order, header, body)
+	r.want(d.t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
+	if r.Header.Get("Retry-After") == "" {
+		d.t.Error("no Retry-After")
+	}
+	if status := d.until(order, boxoffice.Quoted); status.Payment != nil {
+		d.t.Errorf("a payment was saved: %+v", status.Payment)
+	}
+}
+
 // Every check of a payment refuses what it is there to refuse, with its reason,
 // and leaves the order as it was.
 func TestPaymentChecks(t *testing.T) {
@@ -314,9 +335,7 @@ func TestPayAgainAfterFailure(t *testing.T) {
 	// Between the check and the settlement the allowance goes. The settler is
 	// held by a lease of somebody else until then.
 	release := holdSettler(t, w)
-	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(order, header, body)
 	setAllowance(t, w, payer, big.NewInt(0))
 	release()
 	failed := d.until(order, boxoffice.PaymentFailed)
@@ -340,9 +359,7 @@ func TestPayAgainAfterFailure(t *testing.T) {
 	same := newDraft(t, w, challenge, payer)
 	same.auth().Deadline = x402.NewUint256(uint64(w.Now().Unix() + 200))
 	header, body = same.sign()
-	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(order, header, body)
 	d.until(order, boxoffice.Admitted)
 	if got := w.Received(); got.Cmp(servertest.Price.Big()) != 0 {
 		t.Errorf("the recipient has %s", got)
@@ -360,9 +377,7 @@ func TestPayAnewWhenTheFailedPermitIsDead(t *testing.T) {
 	first.auth().Deadline = x402.NewUint256(uint64(w.Now().Unix() + 60))
 	header, body := first.sign()
 	release := holdSettler(t, w)
-	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(order, header, body)
 	setAllowance(t, w, payer, big.NewInt(0))
 	release()
 	d.until(order, boxoffice.PaymentFailed)
@@ -413,9 +428,7 @@ func TestSettledBySomebodyElse(t *testing.T) {
 	draft := newDraft(t, w, d.challenge(order), payer)
 	header, body := draft.sign()
 	release := holdSettler(t, w)
-	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
+	d.accepts(order, header, body)
 	transaction := settleDirectly(t, w, draft)
 	release()
 	status := d.until(order, boxoffice.Admitted)

@@ -41,7 +41,7 @@ func TestContractWalletBuys(t *testing.T) {
 	if payer := continued.Order.Quote.Payer; payer == nil || *payer != wallet {
 		t.Errorf("the quote for continuing is for %v", payer)
 	}
-	mustHave(t, w, 2)
+	wantReceived(t, w, 2)
 }
 
 // The client signs nothing for a contract that does not accept it.
@@ -57,7 +57,7 @@ func TestClientAsksTheContract(t *testing.T) {
 	if _, err := client.Approve(t.Context(), w.Chain.Client(), client.ContractSigner(wallet, client.KeySigner(owner)), w.Chain.Token()); err != client.ErrContractApproves {
 		t.Errorf("approving: %v", err)
 	}
-	mustHave(t, w, 0)
+	wantReceived(t, w, 0)
 }
 
 // An account that delegates (EIP-7702) buys through its delegate. Its own key is
@@ -73,13 +73,13 @@ func TestDelegatedAccountBuys(t *testing.T) {
 	}
 	delegate(contracts.Wallet())
 	buy(t, w.Client(payer), boxoffice.ActionJobOpen, `{"objective":"Look"}`)
-	mustHave(t, w, 1)
+	wantReceived(t, w, 1)
 
 	account := crypto.PubkeyToAddress(payer.PublicKey)
 	delegate(contracts.HostileWallet())
 	tell(t, w, account, contracts.Accept, contracts.Refuse)
 	buy(t, w.Client(payer), boxoffice.ActionJobOpen, `{"objective":"Look"}`)
-	mustHave(t, w, 2)
+	wantReceived(t, w, 2)
 
 	tell(t, w, account, contracts.Refuse, contracts.Accept)
 	d := newDoor(t, w)
@@ -96,7 +96,7 @@ func TestDelegatedAccountBuys(t *testing.T) {
 	if status := decode[boxoffice.Status](t, d.submit(order, header, body)); status.Status != boxoffice.Admitted {
 		t.Errorf("the order is %s", status.Status)
 	}
-	mustHave(t, w, 3)
+	wantReceived(t, w, 3)
 }
 
 // tell sets how a hostile wallet answers.
@@ -172,7 +172,7 @@ func TestContractWalletChecks(t *testing.T) {
 			}
 		})
 	}
-	mustHave(t, w, 0)
+	wantReceived(t, w, 0)
 
 	d := newDoor(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
@@ -188,7 +188,7 @@ func TestContractWalletChecks(t *testing.T) {
 	if status := decode[boxoffice.Status](t, d.submit(order, header, anything)); status.Status != boxoffice.Admitted {
 		t.Errorf("the order is %s", status.Status)
 	}
-	mustHave(t, w, 1)
+	wantReceived(t, w, 1)
 }
 
 // A facilitator takes the payments of contract wallets and delegating accounts
@@ -227,7 +227,7 @@ func TestFacilitatorTakesWallets(t *testing.T) {
 			t.Errorf("%+v, %+v", verified, settled)
 		}
 	}
-	mustHave(t, w, 2)
+	wantReceived(t, w, 2)
 	wrapped := append(make([]byte, 96), bytes.Repeat([]byte{0x64, 0x92}, 16)...)
 	for name, try := range map[string]struct {
 		key       *ecdsa.PrivateKey
@@ -243,7 +243,7 @@ func TestFacilitatorTakesWallets(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", name, verified, settled)
 		}
 	}
-	mustHave(t, w, 2)
+	wantReceived(t, w, 2)
 }
 
 // Where a facilitator settles and there is no node to ask, nobody can tell what
@@ -279,7 +279,7 @@ func TestWalletsWithoutNode(t *testing.T) {
 	if n := asked.Load(); n != 0 {
 		t.Errorf("the facilitator was asked %d times about a signature that is nobody's", n)
 	}
-	mustHave(t, w, 0)
+	wantReceived(t, w, 0)
 	buy(t, w.Client(payer), boxoffice.ActionJobOpen, `{"objective":"Look"}`)
-	mustHave(t, w, 1)
+	wantReceived(t, w, 1)
 }
