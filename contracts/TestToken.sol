@@ -5,7 +5,7 @@ pragma solidity 0.8.37;
 /// @notice For development only: anybody may mint any amount.
 /// @dev The runtime code is placed by a genesis allocation, so it has no constructor and no immutables. Genesis
 ///      also writes balances and allowances: storage slots 0 to 3 are, in the order of declaration below,
-///      totalSupply, balanceOf, allowance, nonces. internal/devchain relies on that order.
+///      totalSupply, balanceOf, allowance, nonces. internal/test/devchain relies on that order.
 contract TestToken {
     uint256 public totalSupply;
     mapping(address account => uint256) public balanceOf;

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/servertest"
 
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/rogpeppe/go-internal/testscript"

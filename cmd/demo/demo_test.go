@@ -18,7 +18,7 @@ import (
 	"boxoffice"
 	"boxoffice/client"
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
+	"boxoffice/internal/test/devchain"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"

@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 )
 

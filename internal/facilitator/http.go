@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"sync"
 
-	"boxoffice/internal/sender"
+	"boxoffice/internal/httpapi/ratelimit"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common/lru"
@@ -113,7 +113,7 @@ func (d *door) guard(next http.Handler) http.Handler {
 		Error string `json:"error"`
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reservation := d.limiter(sender.Of(r, d.TrustedProxies)).ReserveN(d.Now(), 1)
+		reservation := d.limiter(ratelimit.SenderOf(r, d.TrustedProxies)).ReserveN(d.Now(), 1)
 		if wait := reservation.DelayFrom(d.Now()); wait > 0 {
 			reservation.CancelAt(d.Now())
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/sender"
+	"boxoffice/internal/httpapi/ratelimit"
 
 	"github.com/ethereum/go-ethereum/common/lru"
 )
@@ -106,4 +106,4 @@ func (d *door) admitAddress(r *http.Request) error {
 }
 
 // sender returns whom a request's rate counts for.
-func (d *door) sender(r *http.Request) netip.Prefix { return sender.Of(r, d.TrustedProxies) }
+func (d *door) sender(r *http.Request) netip.Prefix { return ratelimit.SenderOf(r, d.TrustedProxies) }

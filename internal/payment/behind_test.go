@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"boxoffice"
-	"boxoffice/internal/devchain"
-	"boxoffice/internal/devchain/faultrpc"
 	"boxoffice/internal/payment"
+	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/faultrpc"
 )
 
 // A node that lags answers one question of a round: about the standing of the

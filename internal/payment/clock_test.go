@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/devchain"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 )
 

@@ -7,8 +7,8 @@ import (
 	"math/big"
 
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/payment"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

@@ -11,9 +11,9 @@ import (
 
 	"boxoffice"
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
-	"boxoffice/internal/devchain/faultrpc"
 	"boxoffice/internal/payment"
+	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/faultrpc"
 )
 
 // A reorganisation before the confirmations changes nothing that was concluded.

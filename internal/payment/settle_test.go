@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/payment"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

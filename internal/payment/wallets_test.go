@@ -9,9 +9,9 @@ import (
 
 	"boxoffice"
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
-	"boxoffice/internal/devchain/faultrpc"
 	"boxoffice/internal/payment"
+	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/faultrpc"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

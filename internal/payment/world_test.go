@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/devchain"
-	"boxoffice/internal/devchain/faultrpc"
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
 	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/faultrpc"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum"

@@ -13,7 +13,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/servertest"
 )
 
 // cancel asks the operator's address to cancel work.

@@ -13,7 +13,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/servertest"
 	"boxoffice/internal/work/agent"
 )
 

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

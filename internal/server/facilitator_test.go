@@ -18,7 +18,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

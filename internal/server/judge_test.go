@@ -9,7 +9,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/servertest"
 )
 
 // A judge may change an input or refuse it; while it does not answer, nothing

@@ -11,7 +11,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/servertest"
 )
 
 // A launch is sold while the node of its chain answers, and while that is of the

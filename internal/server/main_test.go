@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/server/servertest"
 	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/test/servertest"
 
 	"github.com/ethereum/go-ethereum/crypto"
 )

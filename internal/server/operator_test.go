@@ -11,7 +11,7 @@ import (
 	"boxoffice"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
 )
 

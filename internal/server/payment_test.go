@@ -11,9 +11,9 @@ import (
 
 	"boxoffice"
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

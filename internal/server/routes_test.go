@@ -11,7 +11,7 @@ import (
 	"boxoffice"
 	"boxoffice/client"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/servertest"
 	"boxoffice/internal/work/agent"
 )
 

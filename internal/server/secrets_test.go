@@ -10,7 +10,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/servertest"
 
 	"github.com/ethereum/go-ethereum/accounts/keystore"
 	"github.com/ethereum/go-ethereum/crypto"

@@ -15,8 +15,8 @@ import (
 	"boxoffice"
 	"boxoffice/client"
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

@@ -17,7 +17,7 @@ import (
 	"boxoffice"
 	"boxoffice/client"
 	"boxoffice/internal/server"
-	"boxoffice/internal/server/servertest"
+	"boxoffice/internal/test/servertest"
 )
 
 // shell is an agent of a few lines, as an operator could write it.

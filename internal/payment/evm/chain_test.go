@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"

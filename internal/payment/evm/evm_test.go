@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum"

@@ -4,8 +4,8 @@ import (
 	"math/big"
 	"testing"
 
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/payment"
+	"boxoffice/internal/test/devchain"
 )
 
 // BenchmarkGas reports what a payment costs in gas.

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"

@@ -10,9 +10,9 @@ import (
 
 	"boxoffice"
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"boxoffice/internal/strictjson"
-	"boxoffice/internal/work/folder"
+	"boxoffice/internal/work/workspace"
 )
 
 // CommandConfig describes an agent that is a program of this machine.
@@ -117,13 +117,13 @@ var (
 )
 
 // Run implements Runner.
-func (c *Command) Run(ctx context.Context, workspace string, task Task) (Report, error) {
+func (c *Command) Run(ctx context.Context, dir string, task Task) (Report, error) {
 	report := Report{ExitCode: -1}
 	document, err := task.encode()
 	if err != nil {
 		return report, err
 	}
-	if err := realFolder(workspace); err != nil {
+	if err := realFolder(dir); err != nil {
 		return report, err
 	}
 	scratch, err := os.MkdirTemp(c.Scratch, "boxoffice-agent-")
@@ -133,8 +133,8 @@ func (c *Command) Run(ctx context.Context, workspace string, task Task) (Report,
 	if err != nil {
 		return report, fmt.Errorf("agent: scratch: %w", err)
 	}
-	defer folder.Remove(scratch)
-	order, err := c.order(workspace, scratch)
+	defer workspace.Remove(scratch)
+	order, err := c.order(dir, scratch)
 	if err != nil {
 		return report, err
 	}
@@ -183,7 +183,7 @@ func (c *Command) Run(ctx context.Context, workspace string, task Task) (Report,
 	if err := c.judge(ctx, end, report.Log); err != nil {
 		return report, err
 	}
-	report.Answer, err = accept(workspace, document, task.Panel)
+	report.Answer, err = accept(dir, document, task.Panel)
 	return report, err
 }
 

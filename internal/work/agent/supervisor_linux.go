@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"boxoffice/internal/work/folder"
+	"boxoffice/internal/work/workspace"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +61,7 @@ func supervise(leash, status *os.File) {
 		end.Error = fmt.Sprint("supervisor: ", err)
 		return
 	}
-	defer folder.Remove(o.Scratch)
+	defer workspace.Remove(o.Scratch)
 	cut := make(chan struct{})
 	go func() {
 		io.Copy(io.Discard, orders)

@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/work/folder"
+	"boxoffice/internal/work/workspace"
 )
 
 // Config is what New needs. Dir and BaseURL are required.
@@ -224,7 +224,7 @@ func (g *Git) sweep() error {
 	for _, entry := range entries {
 		info, gone := entry.Info()
 		if gone == nil && g.config.Now().Sub(info.ModTime()) > max(24*time.Hour, 10*g.config.Timeout) {
-			err = errors.Join(err, folder.Remove(filepath.Join(g.unfinished(), entry.Name())))
+			err = errors.Join(err, workspace.Remove(filepath.Join(g.unfinished(), entry.Name())))
 		}
 	}
 	return err

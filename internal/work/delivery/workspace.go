@@ -16,7 +16,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/work"
-	"boxoffice/internal/work/folder"
+	"boxoffice/internal/work/workspace"
 )
 
 // branch is where a job's work stands in its own repository.
@@ -72,7 +72,7 @@ func (g *Git) Discard(id boxoffice.UUID) error {
 	if err != nil {
 		return err
 	}
-	defer folder.Remove(away)
+	defer workspace.Remove(away)
 	if info, err := os.Lstat(g.workspace(id)); err == nil && info.IsDir() {
 		os.Chmod(g.workspace(id), 0o700) // an agent may have taken the right to move it
 	}
@@ -80,7 +80,7 @@ func (g *Git) Discard(id boxoffice.UUID) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, folder.Remove(away))
+	return errors.Join(err, workspace.Remove(away))
 }
 
 // Scratch returns a new empty folder. The caller removes it; what a killed

@@ -9,7 +9,7 @@ import (
 
 	"boxoffice/internal/work"
 	"boxoffice/internal/work/agent"
-	"boxoffice/internal/work/folder"
+	"boxoffice/internal/work/workspace"
 
 	"github.com/riverqueue/river"
 )
@@ -105,18 +105,18 @@ func (e *Engine[TTx]) run(ctx context.Context, a work.Assignment) work.Result {
 	case work.NodeDelivery:
 		return e.deliver(ctx, a)
 	case work.NodeMember:
-		workspace, err := e.Deliverer.Scratch()
+		dir, err := e.Deliverer.Scratch()
 		if err != nil {
 			return e.ours(ctx, a, err)
 		}
-		defer folder.Remove(workspace)
-		return e.ask(ctx, a, workspace, memberTask(a))
+		defer workspace.Remove(dir)
+		return e.ask(ctx, a, dir, memberTask(a))
 	default:
-		workspace, err := e.Deliverer.Workspace(ctx, a.Job)
+		dir, err := e.Deliverer.Workspace(ctx, a.Job)
 		if err != nil {
 			return e.ours(ctx, a, fmt.Errorf("workspace: %w", err))
 		}
-		return e.ask(ctx, a, workspace, nodeTask(a))
+		return e.ask(ctx, a, dir, nodeTask(a))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
+	"boxoffice/internal/test/devchain"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"

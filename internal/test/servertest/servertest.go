@@ -20,8 +20,8 @@ import (
 	"boxoffice/api/apitest"
 	"boxoffice/client"
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

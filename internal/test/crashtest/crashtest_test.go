@@ -14,7 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
-// TestServerDies is a small run of the suite; go run ./internal/crashtest/suite
+// TestServerDies is a small run of the suite; go run ./internal/test/crashtest/suite
 // is the large one.
 func TestServerDies(t *testing.T) {
 	for name, config := range map[string]Config{

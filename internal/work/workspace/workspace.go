@@ -1,5 +1,5 @@
-// Package folder removes folders in which an agent wrote.
-package folder
+// Package workspace removes folders in which an agent wrote.
+package workspace
 
 import (
 	"io/fs"

@@ -10,8 +10,8 @@ import (
 
 	"boxoffice"
 	"boxoffice/client"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
+	"boxoffice/internal/test/devchain"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"

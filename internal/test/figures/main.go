@@ -1,7 +1,7 @@
 // Command figures measures what the project promises of settlement, on the
 // development chain through the real service, and prints a table of it:
 //
-//	go run ./internal/figures
+//	go run ./internal/test/figures
 //
 // It fails if a figure misses its target.
 package main
@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"boxoffice/internal/crashtest"
+	"boxoffice/internal/test/crashtest"
 )
 
 func main() {
@@ -69,7 +69,7 @@ func run(ctx context.Context, orders int, write string) error {
 
 const title = `# Figures
 
-` + "`go run ./internal/figures --write docs/figures.md`" + ` measures these in one run and writes this page. The chain is the development chain, whose
+` + "`go run ./internal/test/figures --write docs/figures.md`" + ` measures these in one run and writes this page. The chain is the development chain, whose
 contracts are our own, compatible with Permit2, the x402 proxy and Multicall3; everything goes through the service's own door and settler.
 
 `

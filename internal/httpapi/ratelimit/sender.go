@@ -1,5 +1,5 @@
-// Package sender tells whom a request's rate counts for.
-package sender
+// Package ratelimit tells whom a request's rate counts for.
+package ratelimit
 
 import (
 	"net/http"
@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Of returns whom a request's rate counts for: an IPv4 address, or the /64 of an
+// SenderOf returns whom a request's rate counts for: an IPv4 address, or the /64 of an
 // IPv6 address, since that is the least that one subscriber is given. A
 // connection without an address, as over a Unix socket, is the zero Prefix.
 //
 // X-Forwarded-For is read from its end, and only as far as trusted proxies wrote
 // it: whatever stands before the first other address was sent by its holder.
-func Of(r *http.Request, trustedProxies []netip.Prefix) netip.Prefix {
+func SenderOf(r *http.Request, trustedProxies []netip.Prefix) netip.Prefix {
 	trusts := func(address netip.Addr) bool {
 		return slices.ContainsFunc(trustedProxies, func(p netip.Prefix) bool { return p.Contains(address) })
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/devchain"
+	"boxoffice/internal/test/devchain"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"boxoffice/internal/devchain"
+	"boxoffice/internal/test/devchain"
 
 	"github.com/ethereum/go-ethereum/crypto"
 )

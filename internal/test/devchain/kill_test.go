@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
+	"boxoffice/internal/test/devchain"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"

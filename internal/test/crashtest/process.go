@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"boxoffice/internal/crash"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"

@@ -15,8 +15,8 @@ import (
 
 	"boxoffice"
 	"boxoffice/client"
-	"boxoffice/internal/devchain"
 	"boxoffice/internal/server"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/crypto"

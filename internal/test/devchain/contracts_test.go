@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"boxoffice/contracts"
-	"boxoffice/internal/devchain"
+	"boxoffice/internal/test/devchain"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"

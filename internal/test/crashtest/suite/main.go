@@ -2,7 +2,7 @@
 // and at random moments, under concurrent buyers, and tells what was lost and
 // what was paid twice:
 //
-//	go run ./internal/crashtest/suite --orders 10000
+//	go run ./internal/test/crashtest/suite --orders 10000
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"os/signal"
 	"time"
 
-	"boxoffice/internal/crashtest"
+	"boxoffice/internal/test/crashtest"
 )
 
 func main() {
