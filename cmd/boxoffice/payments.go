@@ -38,7 +38,7 @@ func (p *page) payments(listed *server.Payments) {
 	totals := listed.Totals
 	p.line("Pending", "%d waiting, %d sent%s", totals.Waiting, totals.Sent, p.since(", the oldest ", totals.OldestPending))
 	p.line("Settled", "%d", totals.Settled)
-	p.line("Failed", "%d, of which %d could still be settled by somebody", totals.Failed, totals.Doubtful)
+	p.line("Failed", "%d, of which %d could still be settled by somebody", totals.Failed, totals.Unsettled)
 	if gas := totals.Gas; gas.Payments > 0 {
 		p.line("Gas", "%d a payment (%d payments in %d transactions), %d gwei a payment",
 			gas.GasUsed/int64(gas.Payments), gas.Payments, gas.Transactions, gas.FeesGwei/int64(gas.Payments))

@@ -94,7 +94,7 @@ func settledPayment(t *testing.T, store *sqlite.Store, terms x402.Requirements, 
 		t.Fatal(err)
 	}
 	if err := store.Settle(t.Context(), nil, []payment.Decision{{
-		IntentID: saved.ID, Verdict: payment.VerdictSettled, Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: uint(nonce), SettledAt: 2},
+		IntentID: saved.ID, Outcome: payment.OutcomeSettled, Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: uint(nonce), SettledAt: 2},
 	}}, 2); err != nil {
 		t.Fatal(err)
 	}

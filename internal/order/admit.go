@@ -49,7 +49,7 @@ func (f *Flow) admitAll(ctx context.Context) error {
 	}
 	var failures []error
 	for _, record := range records {
-		if err := f.admit(ctx, record); err != nil && !errors.Is(err, ErrLost) {
+		if err := f.admit(ctx, record); err != nil && !errors.Is(err, ErrStale) {
 			failures = append(failures, fmt.Errorf("order %s: %w", record.ID, err))
 		}
 	}

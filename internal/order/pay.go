@@ -112,7 +112,7 @@ func (f *Flow) begin(ctx context.Context, record Record, intent payment.Intent) 
 		return nil
 	case errors.Is(err, ErrPermitTaken):
 		return &boxoffice.Problem{Code: boxoffice.PaymentConflict, Detail: "this Permit2 nonce pays for another order; sign with another nonce"}
-	case !errors.Is(err, ErrLost):
+	case !errors.Is(err, ErrStale):
 		return unavailable(err)
 	}
 	// Another submit was first. If it brought the same payment, both are it.

@@ -31,7 +31,7 @@ type Admission struct {
 var (
 	ErrNotFound    = errors.New("order: no such order")
 	ErrPermitTaken = errors.New("order: the permit is bound to another order")
-	ErrLost        = payment.ErrLost
+	ErrStale       = payment.ErrStale
 )
 
 // Store is what the Flow keeps. Every method is one transaction; an error that
@@ -46,15 +46,15 @@ type Store interface {
 	OrderByKey(ctx context.Context, requester boxoffice.Requester, requestKey boxoffice.UUID) (Record, error)
 	// BeginPayment saves the intent and moves its order from quoted, or from
 	// payment_failed whose last intent is replaces, to payment_pending. It
-	// returns ErrLost if the order is elsewhere, and ErrPermitTaken if the
+	// returns ErrStale if the order is elsewhere, and ErrPermitTaken if the
 	// permit's chain, owner and nonce belong to another order.
 	BeginPayment(ctx context.Context, intent payment.Intent, replaces *boxoffice.UUID) error
 	// Unadmitted returns the paid orders that are not admitted, oldest first.
 	Unadmitted(ctx context.Context, limit int) ([]Record, error)
 	// Admit marks a paid order admitted and keeps what open created, in one
-	// transaction. It returns ErrLost if the order is not paid or is admitted.
+	// transaction. It returns ErrStale if the order is not paid or is admitted.
 	Admit(ctx context.Context, id boxoffice.UUID, at boxoffice.Timestamp, open func(work.Tx) (work.Opened, error)) error
-	// Promised returns the sum of what the owner's intents that are waiting or
+	// Committed returns the sum of what the owner's intents that are waiting or
 	// sent will move of a token.
-	Promised(ctx context.Context, permit payment.Permit, chainID uint64) (boxoffice.Amount, error)
+	Committed(ctx context.Context, permit payment.Permit, chainID uint64) (boxoffice.Amount, error)
 }

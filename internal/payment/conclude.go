@@ -65,7 +65,7 @@ func (s *Settler) conclude(ctx context.Context, v view, cases []doubt) error {
 
 // judge returns the decision on an intent, nil to leave it as it is.
 func (s *Settler) judge(ctx context.Context, v view, c doubt, found findings) (*Decision, error) {
-	decision := &Decision{IntentID: c.intent.ID, Verdict: VerdictFailed, Final: found.dead}
+	decision := &Decision{IntentID: c.intent.ID, Outcome: OutcomeFailed, Final: found.dead}
 	switch {
 	case found.spent && c.intent.FromBlock > v.confirmed:
 		return nil, nil // it was free in a later block: the chain is not of one mind
@@ -75,7 +75,7 @@ func (s *Settler) judge(ctx context.Context, v view, c doubt, found findings) (*
 			return nil, err
 		}
 		if transfer != nil {
-			return &Decision{IntentID: c.intent.ID, Verdict: VerdictSettled, Evidence: s.evidence(*transfer)}, nil
+			return &Decision{IntentID: c.intent.ID, Outcome: OutcomeSettled, Evidence: s.evidence(*transfer)}, nil
 		}
 		decision.Reason = string(x402.ReasonNonceSpent)
 	case found.expired:
@@ -100,7 +100,7 @@ func (s *Settler) apply(ctx context.Context, intent Intent, decision Decision) e
 	case errors.Is(err, ErrCredited): // another payment's: the next look finds the next one
 		s.credited[logID{decision.Evidence.TxHash, decision.Evidence.LogIndex}] = true
 	case err != nil:
-	case decision.Verdict == VerdictSettled:
+	case decision.Outcome == OutcomeSettled:
 		s.Log.InfoContext(ctx, "payment settled by another transaction", "intent", intent.ID, "tx", decision.Evidence.TxHash)
 	case intent.Undone():
 		s.Log.ErrorContext(ctx, "a payment that a reorganisation took back can not be settled again: its order is paid and its money is not there",

@@ -116,7 +116,7 @@ func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Inten
 	for i, intent := range waiting {
 		standing := &standings[i]
 		// Code can burn the gas of its neighbours; others failed among theirs.
-		if standing.Code || intent.LeftOut > 0 {
+		if standing.Code || intent.Reverts > 0 {
 			s.alone[intent.ID] = true
 		}
 		switch {
@@ -124,7 +124,7 @@ func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Inten
 			doubts = append(doubts, doubt{intent: intent})
 		case standing.Failure != nil:
 			doubts = append(doubts, doubt{intent, standing.Failure})
-		case intent.LeftOut >= s.MaxTries, s.suspects(intent, *standing):
+		case intent.Reverts >= s.MaxTries, s.suspects(intent, *standing):
 			doubts = append(doubts, doubt{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
 		case promised.exceed(standing.Balance, intent.Permit):
 			// It waits for what is on its way: together they would overdraw the owner.

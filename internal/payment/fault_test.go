@@ -236,7 +236,7 @@ func TestForeignUseOfTheKey(t *testing.T) {
 		w.foreign(0)
 		w.round()
 		w.finish()
-		if settled := w.want(intent, boxoffice.Paid, ""); settled.LeftOut != 0 {
+		if settled := w.want(intent, boxoffice.Paid, ""); settled.Reverts != 0 {
 			t.Error("the payment is blamed")
 		}
 		w.audit()

@@ -65,7 +65,7 @@ func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Re
 	case slot.WalletNonce < consumed:
 		s.Log.ErrorContext(ctx, "a transaction that this service did not sign used a nonce of the settlement wallet; its payments are sent again",
 			"walletNonce", slot.WalletNonce)
-		err := s.settle(ctx, &slot.ID, verdicts(slot.Intents, VerdictReleased))
+		err := s.settle(ctx, &slot.ID, verdicts(slot.Intents, OutcomeReleased))
 		return err == nil, err
 	}
 	last := slot.Txs[len(slot.Txs)-1]
@@ -114,7 +114,7 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 			return err
 		}
 	}
-	if err := s.Costs.Mined(ctx, receipt.TxHash, int64(receipt.GasUsed), receipt.feeGwei()); err != nil {
+	if err := s.Costs.SaveCost(ctx, receipt.TxHash, int64(receipt.GasUsed), receipt.feeGwei()); err != nil {
 		return err
 	}
 	if err := s.settle(ctx, &slot.ID, decisions); err != nil {
@@ -129,11 +129,11 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 // their logs have one order.
 func (s *Settler) match(slot Slot, receipt *Receipt, spent []bool) (decisions []Decision, settled int) {
 	unclaimed := slices.Clone(receipt.Transfers)
-	decisions = verdicts(slot.Intents, VerdictLeftOut)
+	decisions = verdicts(slot.Intents, OutcomeReverted)
 	for i, intent := range slot.Intents {
 		own := slices.IndexFunc(unclaimed, intent.movedBy)
 		if spent[i] && own >= 0 {
-			decisions[i].Verdict, decisions[i].Evidence = VerdictSettled, s.evidence(unclaimed[own])
+			decisions[i].Outcome, decisions[i].Evidence = OutcomeSettled, s.evidence(unclaimed[own])
 			unclaimed = slices.Delete(unclaimed, own, own+1)
 			settled++
 		}
@@ -163,10 +163,10 @@ func (s *Settler) settle(ctx context.Context, slotID *boxoffice.UUID, decisions 
 	return nil
 }
 
-func verdicts(intents []Intent, verdict Verdict) []Decision {
+func verdicts(intents []Intent, verdict Outcome) []Decision {
 	decisions := make([]Decision, len(intents))
 	for i, intent := range intents {
-		decisions[i] = Decision{IntentID: intent.ID, Verdict: verdict}
+		decisions[i] = Decision{IntentID: intent.ID, Outcome: verdict}
 	}
 	return decisions
 }

@@ -46,7 +46,7 @@ func (o *Observer) Decide(ctx context.Context, waiting []Intent, refusals map[bo
 
 func (o *Observer) review(ctx context.Context, v view) error {
 	s := o.settler
-	failed, err := s.Store.Doubtful(ctx, s.ChainID, reviewFailed)
+	failed, err := s.Store.Unresolved(ctx, s.ChainID, reviewFailed)
 	if err != nil {
 		return err
 	}

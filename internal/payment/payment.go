@@ -60,7 +60,7 @@ type Intent struct {
 	Reason         string    // why it failed
 	Final          bool      // failed, and its permit can never settle any more
 	FromBlock      uint64    // the newest block when it was verified: its nonce was free then
-	LeftOut        int       // confirmed transactions of ours that carried it in vain
+	Reverts        int       // confirmed transactions of ours that carried it in vain
 	Evidence       *Evidence // of a settled intent; kept when the chain takes the transfer back
 	SubmittedAt    boxoffice.Timestamp
 }
@@ -86,22 +86,22 @@ type Rejection struct {
 
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
 
-// Verdict is what a Decision makes of an intent.
-type Verdict string
+// Outcome is what a Decision makes of an intent.
+type Outcome string
 
 // The verdicts on an intent.
 const (
-	VerdictSettled  Verdict = "settled"  // by Evidence
-	VerdictFailed   Verdict = "failed"   // with Reason; Final if the permit is dead
-	VerdictReleased Verdict = "released" // its transaction can never be mined: it waits again
-	VerdictLeftOut  Verdict = "left_out" // its transaction is confirmed without its transfer: it waits again, and that is counted
-	VerdictUndone   Verdict = "undone"   // it was settled, and no block has its transfer any more: it waits again
+	OutcomeSettled  Outcome = "settled"  // by Evidence
+	OutcomeFailed   Outcome = "failed"   // with Reason; Final if the permit is dead
+	OutcomeReleased Outcome = "released" // its transaction can never be mined: it waits again
+	OutcomeReverted Outcome = "left_out" // its transaction is confirmed without its transfer: it waits again, and that is counted
+	OutcomeUndone   Outcome = "undone"   // it was settled, and no block has its transfer any more: it waits again
 )
 
 // Decision is what the settler concluded about one intent.
 type Decision struct {
 	IntentID boxoffice.UUID
-	Verdict  Verdict
+	Outcome  Outcome
 	Reason   string
 	Final    bool
 	Evidence *Evidence
@@ -129,9 +129,9 @@ type Tx struct {
 	SignedAt boxoffice.Timestamp
 }
 
-// ErrLost is what a Store returns when the rows were not as the caller
+// ErrStale is what a Store returns when the rows were not as the caller
 // believed: somebody else moved them first. The caller reads them again.
-var ErrLost = errors.New("payment: the state has changed meanwhile")
+var ErrStale = errors.New("payment: the state has changed meanwhile")
 
 // ErrCredited is what a Store returns for evidence that settled another intent.
 var ErrCredited = errors.New("payment: the transfer is credited to another payment")
@@ -139,26 +139,26 @@ var ErrCredited = errors.New("payment: the transfer is credited to another payme
 // Store is what the settler keeps. Every method is one transaction.
 type Store interface {
 	// Lease makes holder the settler called name until the given moment, unless
-	// another holds it at now. It returns ErrLost if another does.
+	// another holds it at now. It returns ErrStale if another does.
 	Lease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) error
 	// Waiting returns the oldest waiting intents of a chain.
 	Waiting(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
 	// Slots returns the open slots of a wallet by rising nonce.
 	Slots(ctx context.Context, chainID uint64, sender common.Address) ([]Slot, error)
 	// OpenSlot saves a slot with its first transaction and moves its intents
-	// from waiting to sent: all of it, or ErrLost and nothing.
+	// from waiting to sent: all of it, or ErrStale and nothing.
 	OpenSlot(ctx context.Context, slot Slot) error
 	// AddTx saves a further transaction of an open slot.
 	AddTx(ctx context.Context, slotID boxoffice.UUID, tx Tx) error
 	// Settle applies decisions and closes the slot, if one is given. A settled
 	// intent makes its order paid, a failed one makes it payment_failed. It
-	// returns ErrLost and changes nothing if an intent or the slot is not where
+	// returns ErrStale and changes nothing if an intent or the slot is not where
 	// the decision needs it, and ErrCredited if a Transfer log was credited
 	// before.
 	Settle(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision, at boxoffice.Timestamp) error
-	// Doubtful returns the failed intents that are not final and still are the
+	// Unresolved returns the failed intents that are not final and still are the
 	// last payment of their order.
-	Doubtful(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
+	Unresolved(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
 }
 
 // History is what the settler asks of payments that were settled, in case a
@@ -167,10 +167,10 @@ type History interface {
 	// Settled returns the settled intents whose transfer is in a block from
 	// first on, newest first.
 	Settled(ctx context.Context, chainID, first uint64, limit int) ([]Intent, error)
-	// Reopen opens a wallet's closed slots from a nonce on, because the chain
+	// ReopenSlots opens a wallet's closed slots from a nonce on, because the chain
 	// gave these nonces back. What their transactions had settled is sent again.
 	// It returns how many slots it opened.
-	Reopen(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) (int, error)
+	ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) (int, error)
 	// Carried says whether a transaction is one of ours and which intents it
 	// carried.
 	Carried(ctx context.Context, tx common.Hash) (ours bool, intents []boxoffice.UUID, err error)

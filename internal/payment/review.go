@@ -21,7 +21,7 @@ func (s *Settler) review(ctx context.Context, v view) error {
 		return nil
 	}
 	s.past.last = s.Now()
-	doubtful, err := s.Store.Doubtful(ctx, s.ChainID, reviewFailed)
+	doubtful, err := s.Store.Unresolved(ctx, s.ChainID, reviewFailed)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Settler) checkSettled(ctx context.Context, v view) error {
 	if err != nil {
 		return err
 	}
-	reopened, err := s.History.Reopen(ctx, s.ChainID, s.Wallet.Address(), consumed)
+	reopened, err := s.History.ReopenSlots(ctx, s.ChainID, s.Wallet.Address(), consumed)
 	if err != nil {
 		return err
 	}
@@ -117,5 +117,5 @@ func (s *Settler) undo(ctx context.Context, v view, settled []Intent) error {
 	if len(undone) == 0 {
 		return nil
 	}
-	return s.settle(ctx, nil, verdicts(undone, VerdictUndone))
+	return s.settle(ctx, nil, verdicts(undone, OutcomeUndone))
 }

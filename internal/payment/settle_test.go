@@ -206,7 +206,7 @@ func TestOverdrawn(t *testing.T) {
 		w.finish()
 		w.want(first, boxoffice.Paid, "")
 		failed := w.want(second, boxoffice.PaymentFailed, x402.ReasonInsufficientBalance)
-		if failed.LeftOut != 0 || w.transactions() != 1 {
+		if failed.Reverts != 0 || w.transactions() != 1 {
 			t.Errorf("it was sent: %d transactions", w.transactions())
 		}
 		w.audit()
@@ -232,8 +232,8 @@ func TestBoundedGas(t *testing.T) {
 	}
 	w.round()
 	w.want(neighbour, boxoffice.Paid, "")
-	if failed := w.want(trickster, boxoffice.PaymentFailed, x402.ReasonTransactionFailed); failed.LeftOut != 3 {
-		t.Errorf("left out %d times", failed.LeftOut)
+	if failed := w.want(trickster, boxoffice.PaymentFailed, x402.ReasonTransactionFailed); failed.Reverts != 3 {
+		t.Errorf("left out %d times", failed.Reverts)
 	}
 	w.finish()
 	if n := w.transactions(); n != 3 {

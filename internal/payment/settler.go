@@ -120,7 +120,7 @@ func (s *Settler) lease(ctx context.Context, length time.Duration) error {
 }
 
 func (s *Settler) yield(ctx context.Context) {
-	if err := s.lease(ctx, 0); err != nil && !errors.Is(err, ErrLost) {
+	if err := s.lease(ctx, 0); err != nil && !errors.Is(err, ErrStale) {
 		s.Log.WarnContext(ctx, "the settlement lease was not given back; it runs out by itself", "err", err)
 	}
 }
@@ -172,7 +172,7 @@ func (s *Settler) look(ctx context.Context) (view, error) {
 func (s *Settler) Round(ctx context.Context) error {
 	s.checkWallet(ctx)
 	err := s.lease(ctx, s.LeaseFor)
-	if errors.Is(err, ErrLost) {
+	if errors.Is(err, ErrStale) {
 		return nil
 	}
 	if err != nil {

@@ -21,7 +21,7 @@ type twoFaced map[common.Address]time.Time
 func (s *Settler) findTwoFaced(ctx context.Context, waiting []Intent, standings []Standing) {
 	for i, intent := range waiting {
 		standing := standings[i]
-		if standing.Code && intent.LeftOut > 0 && !standing.Spent && standing.Failure == nil {
+		if standing.Code && intent.Reverts > 0 && !standing.Spent && standing.Failure == nil {
 			s.Log.WarnContext(ctx, "a wallet with code accepts in simulations and refuses in blocks; its payments are not sent for a while",
 				"wallet", intent.Permit.From, "intent", intent.ID)
 			s.twoFaced[intent.Permit.From] = s.Now()

@@ -20,11 +20,11 @@ type Demand struct {
 	Payer        *common.Address         // the only wallet that may pay, if the quote names one
 }
 
-// Promises knows what owners have already promised.
-type Promises interface {
+// Commitments knows what owners have already promised.
+type Commitments interface {
 	// Promised returns the sum of what the owner's intents that are waiting or
 	// sent will move of the permit's token.
-	Promised(ctx context.Context, permit Permit, chainID uint64) (boxoffice.Amount, error)
+	Committed(ctx context.Context, permit Permit, chainID uint64) (boxoffice.Amount, error)
 }
 
 // Verifier decides whether a payment is accepted.
@@ -32,11 +32,11 @@ type Verifier struct{ VerifierConfig }
 
 // VerifierConfig is what a Verifier needs.
 type VerifierConfig struct {
-	Chain    Chain
-	Promises Promises
-	KeysOnly bool         // Chain does not tell who has code: every signature has to be that of a key
-	Ready    func() error // why no payment can be settled now; nil: always one can
-	Now      func() time.Time
+	Chain       Chain
+	Commitments Commitments
+	KeysOnly    bool         // Chain does not tell who has code: every signature has to be that of a key
+	Ready       func() error // why no payment can be settled now; nil: always one can
+	Now         func() time.Time
 }
 
 // NewVerifier returns a Verifier.
@@ -119,7 +119,7 @@ func (d Demand) checkTerms(paid *x402.Payment, now int64) *Rejection {
 }
 
 func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit, signed signatures) (block uint64, err error) {
-	promised, err := v.Promises.Promised(ctx, permit, demand.Approval.ChainID)
+	promised, err := v.Commitments.Committed(ctx, permit, demand.Approval.ChainID)
 	if err != nil {
 		return 0, err
 	}

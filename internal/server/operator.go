@@ -22,8 +22,8 @@ type readiness struct {
 
 // Payments is the answer of the operator's /payments.
 type Payments struct {
-	Totals   payment.Totals  `json:"totals"`
-	Payments []payment.Entry `json:"payments"`
+	Totals   payment.PaymentTotals  `json:"totals"`
+	Payments []payment.PaymentEntry `json:"payments"`
 }
 
 // operatorHandler answers an operator: /healthz says that the process runs,
@@ -44,14 +44,14 @@ func (s *Server) operatorHandler() http.Handler {
 		answer(w, status, ready)
 	})
 	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, r *http.Request) {
-		query, err := entryQuery(r.URL.Query())
+		query, err := paymentQuery(r.URL.Query())
 		if err != nil {
 			answer(w, http.StatusBadRequest, boxoffice.Problem{Code: boxoffice.InvalidRequest, Detail: err.Error()})
 			return
 		}
 		var listed Payments
-		if listed.Totals, err = s.store.Totals(r.Context()); err == nil {
-			listed.Payments, err = s.store.Entries(r.Context(), query)
+		if listed.Totals, err = s.store.PaymentTotals(r.Context()); err == nil {
+			listed.Payments, err = s.store.Payments(r.Context(), query)
 		}
 		if err != nil {
 			s.Log.ErrorContext(r.Context(), "payments cannot be listed", "err", err)
@@ -97,8 +97,8 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func entryQuery(values url.Values) (payment.EntryQuery, error) {
-	query := payment.EntryQuery{State: payment.State(values.Get("state")), Limit: 50}
+func paymentQuery(values url.Values) (payment.PaymentQuery, error) {
+	query := payment.PaymentQuery{State: payment.State(values.Get("state")), Limit: 50}
 	switch query.State {
 	case "", payment.Waiting, payment.Sent, payment.Settled, payment.Failed:
 	default:

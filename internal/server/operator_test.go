@@ -62,7 +62,7 @@ func TestPayments(t *testing.T) {
 
 	listed, text := payments(t, w, "")
 	totals := listed.Totals
-	if totals.Settled != 1 || totals.Failed != 1 || totals.Doubtful != 1 || totals.Waiting+totals.Sent != 0 {
+	if totals.Settled != 1 || totals.Failed != 1 || totals.Unsettled != 1 || totals.Waiting+totals.Sent != 0 {
 		t.Errorf("totals %+v", totals)
 	}
 	if gas := totals.Gas; gas.Transactions != 1 || gas.Payments != 1 || gas.GasUsed < 50_000 || gas.GasUsed > 150_000 || gas.FeesGwei == 0 {

@@ -83,7 +83,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		Store:   s.store,
 		Actions: catalog,
 		Verifier: payment.NewVerifier(payment.VerifierConfig{
-			Chain: s.verifyingChain(), Promises: s.store, KeysOnly: s.chain == nil, Now: s.Now,
+			Chain: s.verifyingChain(), Commitments: s.store, KeysOnly: s.chain == nil, Now: s.Now,
 			Ready: func() error { return s.settler.Ready() },
 		}),
 		BaseURL: s.BaseURL, ServiceName: s.ServiceName, ChainID: s.Chain.ID,

@@ -19,11 +19,11 @@ import (
 
 // Exposures remembers which payments the facilitator may have sent.
 type Exposures interface {
-	// Expose notes that a payment is handed to the facilitator, before it is. It
+	// MarkExposed notes that a payment is handed to the facilitator, before it is. It
 	// reports whether that was noted before.
-	Expose(ctx context.Context, intentID boxoffice.UUID) (before bool, err error)
-	// Withdraw takes the note back: the facilitator said that it sent nothing.
-	Withdraw(ctx context.Context, intentID boxoffice.UUID) error
+	MarkExposed(ctx context.Context, intentID boxoffice.UUID) (before bool, err error)
+	// ClearExposed takes the note back: the facilitator said that it sent nothing.
+	ClearExposed(ctx context.Context, intentID boxoffice.UUID) error
 }
 
 // SettlerConfig is what a Settler needs.
@@ -48,7 +48,7 @@ type SettlerConfig struct {
 // They stay waiting meanwhile. All that it has to know is in the store, so it
 // can die at any moment; what it forgets is only when to ask next.
 //
-//	   Expose is saved          Settled, or by the chain
+//	   MarkExposed is saved        Settled, or by the chain
 //	waiting ──▶ the call ──┬──▶ settled
 //	   ▲                   ├──▶ failed    Refused, and no earlier call can have sent it
 //	   └───────────────────┘    Open, Declined: asked again in the same bytes
@@ -135,7 +135,7 @@ const waitingAtOnce = 1000
 func (s *Settler) Round(ctx context.Context) error {
 	s.check(ctx)
 	err := s.lease(ctx, s.LeaseFor)
-	if errors.Is(err, payment.ErrLost) {
+	if errors.Is(err, payment.ErrStale) {
 		return nil
 	}
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Settler) lease(ctx context.Context, length time.Duration) error {
 }
 
 func (s *Settler) yield(ctx context.Context) {
-	if err := s.lease(ctx, 0); err != nil && !errors.Is(err, payment.ErrLost) {
+	if err := s.lease(ctx, 0); err != nil && !errors.Is(err, payment.ErrStale) {
 		s.Log.WarnContext(ctx, "the settlement lease was not given back; it runs out by itself", "err", err)
 	}
 }
@@ -222,7 +222,7 @@ const maxRetryAfter = time.Minute
 
 // ask hands one intent over. That the facilitator may send it is saved first.
 func (s *Settler) ask(ctx context.Context, intent payment.Intent, a *asking) {
-	before, err := s.Exposures.Expose(ctx, intent.ID)
+	before, err := s.Exposures.MarkExposed(ctx, intent.ID)
 	var answer Answer
 	if err != nil {
 		answer = Answer{Outcome: Declined, Reason: noAnswer, Detail: "not asked: the store is away"}
@@ -231,7 +231,7 @@ func (s *Settler) ask(ctx context.Context, intent payment.Intent, a *asking) {
 		answer = s.Client.Settle(ctx, intent)
 		crash.At(crash.FacilitatorHeard)
 		if !before && (answer.Outcome == Declined || answer.Outcome == Refused) {
-			err = s.Exposures.Withdraw(ctx, intent.ID)
+			err = s.Exposures.ClearExposed(ctx, intent.ID)
 			before = err != nil
 		}
 	}
@@ -275,12 +275,12 @@ func (s *Settler) believe(ctx context.Context, waiting []payment.Intent) error {
 		if a.open || a.heard == nil {
 			continue
 		}
-		decision := payment.Decision{IntentID: intent.ID, Verdict: payment.VerdictFailed, Reason: string(a.heard.Reason)}
+		decision := payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeFailed, Reason: string(a.heard.Reason)}
 		deadline, fits := intent.Permit.Deadline.Uint64()
 		late := fits && s.Now().Add(-afterDeadline).Unix() > int64(deadline)
 		switch {
 		case a.heard.Outcome == Settled:
-			decision = payment.Decision{IntentID: intent.ID, Verdict: payment.VerdictSettled, Evidence: s.word(intent, *a.heard)}
+			decision = payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeSettled, Evidence: s.word(intent, *a.heard)}
 		case a.heard.Outcome == Refused && a.clean:
 		case a.heard.Outcome == Declined && a.clean && late:
 		default:
@@ -300,7 +300,7 @@ func (s *Settler) apply(ctx context.Context, decision payment.Decision) error {
 	if err != nil {
 		return err
 	}
-	s.Log.InfoContext(ctx, "payment decided by the facilitator's word", "intent", decision.IntentID, "verdict", decision.Verdict, "reason", decision.Reason)
+	s.Log.InfoContext(ctx, "payment decided by the facilitator's word", "intent", decision.IntentID, "verdict", decision.Outcome, "reason", decision.Reason)
 	if s.Decided != nil {
 		s.Decided()
 	}

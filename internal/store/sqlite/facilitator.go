@@ -22,8 +22,8 @@ var (
 	_ remote.Exposures  = (*Store)(nil)
 )
 
-// Expose implements remote.Exposures.
-func (s *Store) Expose(ctx context.Context, intentID boxoffice.UUID) (before bool, err error) {
+// MarkExposed implements remote.Exposures.
+func (s *Store) MarkExposed(ctx context.Context, intentID boxoffice.UUID) (before bool, err error) {
 	err = s.write(ctx, "expose payment", func(tx *sql.Tx) error {
 		first, err := affects(ctx, tx, "INSERT INTO exposures (intent_id) VALUES (?) ON CONFLICT DO NOTHING", intentID)
 		before = !first
@@ -32,8 +32,8 @@ func (s *Store) Expose(ctx context.Context, intentID boxoffice.UUID) (before boo
 	return before, err
 }
 
-// Withdraw implements remote.Exposures.
-func (s *Store) Withdraw(ctx context.Context, intentID boxoffice.UUID) error {
+// ClearExposed implements remote.Exposures.
+func (s *Store) ClearExposed(ctx context.Context, intentID boxoffice.UUID) error {
 	return s.write(ctx, "withdraw exposure", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "DELETE FROM exposures WHERE intent_id = ?", intentID)
 		return err

@@ -47,7 +47,7 @@ func TestSubmit(t *testing.T) {
 		t.Errorf("another nonce is %s, %v", other.ID, err)
 	}
 	if err := store.Settle(ctx, nil, []payment.Decision{{
-		IntentID: first.ID, Verdict: payment.VerdictSettled, Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: 1<<63 - 1, SettledAt: 2},
+		IntentID: first.ID, Outcome: payment.OutcomeSettled, Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: 1<<63 - 1, SettledAt: 2},
 	}}, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestExpose(t *testing.T) {
 	}
 	expose := func(want bool) {
 		t.Helper()
-		if before, err := store.Expose(t.Context(), saved.ID); err != nil || before != want {
+		if before, err := store.MarkExposed(t.Context(), saved.ID); err != nil || before != want {
 			t.Errorf("noted before: %t, %v", before, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestExpose(t *testing.T) {
 	}
 	defer store.Close()
 	expose(true)
-	if err := store.Withdraw(t.Context(), saved.ID); err != nil {
+	if err := store.ClearExposed(t.Context(), saved.ID); err != nil {
 		t.Fatal(err)
 	}
 	expose(false)

@@ -28,7 +28,7 @@ type intentRow struct {
 	reason         *string
 	final          *bool
 	fromBlock      *uint64
-	leftOut        *int
+	reverts        *int
 	txHash         common.Hash
 	logIndex       *uint
 	blockNumber    *uint64
@@ -39,7 +39,7 @@ type intentRow struct {
 func (r *intentRow) columns() []any {
 	return []any{
 		&r.id, &r.orderID, &r.chainID, &r.payload, intoText{&r.payloadHash}, intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final,
-		&r.fromBlock, &r.leftOut, intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
+		&r.fromBlock, &r.reverts, intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
 	}
 }
 
@@ -55,7 +55,7 @@ func (r *intentRow) intent() (payment.Intent, error) {
 		Reason:         orZero(r.reason),
 		Final:          orZero(r.final),
 		FromBlock:      orZero(r.fromBlock),
-		LeftOut:        orZero(r.leftOut),
+		Reverts:        orZero(r.reverts),
 		SubmittedAt:    orZero(r.submittedAt),
 	}
 	var payload x402.Payload
@@ -87,7 +87,7 @@ const (
 		SELECT ` + intentColumns + ` FROM intents i
 		WHERE i.state = 'waiting' AND i.chain_id = ?
 		ORDER BY i.submitted_at, i.id LIMIT ?`
-	selectDoubtful = `
+	selectUnresolved = `
 		SELECT ` + intentColumns + ` FROM intents i JOIN orders o ON o.id = i.order_id AND o.intent_id = i.id
 		WHERE i.state = 'failed' AND i.final = 0 AND i.chain_id = ?
 		ORDER BY i.submitted_at, i.id LIMIT ?`
@@ -95,7 +95,7 @@ const (
 		SELECT ` + intentColumns + ` FROM intents i
 		WHERE i.state = 'settled' AND i.chain_id = ? AND i.block_number >= ?
 		ORDER BY i.block_number DESC LIMIT ?`
-	selectPromised = `
+	selectCommitted = `
 		SELECT amount FROM intents
 		WHERE owner = ? AND token = ? AND chain_id = ? AND state IN ('waiting', 'sent')`
 )
@@ -106,10 +106,10 @@ func (s *Store) Waiting(ctx context.Context, chainID uint64, limit int) ([]payme
 	return intents, named(ctx, "read waiting payments", err)
 }
 
-// Doubtful implements payment.Store, oldest first.
-func (s *Store) Doubtful(ctx context.Context, chainID uint64, limit int) ([]payment.Intent, error) {
-	intents, err := collect(ctx, s.readers, scanIntent, selectDoubtful, chainID, limit)
-	return intents, named(ctx, "read doubtful payments", err)
+// Unresolved implements payment.Store, oldest first.
+func (s *Store) Unresolved(ctx context.Context, chainID uint64, limit int) ([]payment.Intent, error) {
+	intents, err := collect(ctx, s.readers, scanIntent, selectUnresolved, chainID, limit)
+	return intents, named(ctx, "read unresolved payments", err)
 }
 
 // Settled implements payment.History.
@@ -118,15 +118,15 @@ func (s *Store) Settled(ctx context.Context, chainID, first uint64, limit int) (
 	return intents, named(ctx, "read settled payments", err)
 }
 
-// Promised implements order.Store. A sum above 256 bits, which no balance
+// Committed implements order.Store. A sum above 256 bits, which no balance
 // covers, is the largest Amount.
-func (s *Store) Promised(ctx context.Context, permit payment.Permit, chainID uint64) (boxoffice.Amount, error) {
+func (s *Store) Committed(ctx context.Context, permit payment.Permit, chainID uint64) (boxoffice.Amount, error) {
 	amounts, err := collect(ctx, s.readers, func(from row) (amount boxoffice.Amount, err error) {
 		err = from.Scan(intoText{&amount})
 		return amount, err
-	}, selectPromised, text{permit.From}, text{permit.Permitted.Token}, chainID)
+	}, selectCommitted, text{permit.From}, text{permit.Permitted.Token}, chainID)
 	if err != nil {
-		return boxoffice.Amount{}, named(ctx, "read promised amounts", err)
+		return boxoffice.Amount{}, named(ctx, "read committed amounts", err)
 	}
 	return sum(amounts), nil
 }

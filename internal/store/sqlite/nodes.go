@@ -30,7 +30,7 @@ func nodesOf(ctx context.Context, db querier, id boxoffice.UUID) ([]work.Node, e
 	return collect(ctx, db, scanNode, selectNode+"WHERE work_id = ? ORDER BY position", id)
 }
 
-func isLost(err error) bool { return errors.Is(err, payment.ErrLost) || errors.Is(err, work.ErrLost) }
+func isStale(err error) bool { return errors.Is(err, payment.ErrStale) || errors.Is(err, work.ErrLost) }
 
 // take is a conditional write on a node. It returns work.ErrLost if the node is
 // not where the write needs it.

@@ -78,7 +78,7 @@ func (s *Store) Requeue(ctx context.Context, before, now boxoffice.Timestamp, li
 			switch {
 			case err == nil:
 				n++
-			case !isLost(err):
+			case !isStale(err):
 				return err
 			}
 		}

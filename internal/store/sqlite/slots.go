@@ -84,7 +84,7 @@ func (s *Store) OpenSlot(ctx context.Context, slot payment.Slot) error {
 			INSERT INTO slots (id, chain_id, sender, wallet_nonce, opened_at) VALUES (?, ?, ?, ?, ?)`,
 			slot.ID, slot.ChainID, text{slot.Sender}, slot.WalletNonce, slot.OpenedAt,
 		); err != nil {
-			return ifTaken(err, payment.ErrLost)
+			return ifTaken(err, payment.ErrStale)
 		}
 		if err := addTx(ctx, tx, slot.ID, slot.Txs[0]); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (s *Store) OpenSlot(ctx context.Context, slot payment.Slot) error {
 	})
 }
 
-// AddTx implements payment.Store. It returns ErrLost if the slot is not open or
+// AddTx implements payment.Store. It returns ErrStale if the slot is not open or
 // the transaction is saved already.
 func (s *Store) AddTx(ctx context.Context, slotID boxoffice.UUID, signed payment.Tx) error {
 	return s.write(ctx, "add transaction", func(tx *sql.Tx) error { return addTx(ctx, tx, slotID, signed) })
@@ -118,7 +118,7 @@ func addTx(ctx context.Context, tx *sql.Tx, slotID boxoffice.UUID, signed paymen
 		INSERT INTO transactions (hash, slot_id, position, raw, gas_limit, fee_cap, tip_cap, signed_at)
 		SELECT ?, s.id, (SELECT count(*) FROM transactions WHERE slot_id = s.id), ?, ?, ?, ?, ?
 		FROM slots s WHERE s.id = ? AND s.closed_at IS NULL`,
-		text{signed.Hash}, signed.Raw, signed.GasLimit, text{signed.FeeCap}, text{signed.TipCap}, signed.SignedAt, slotID), payment.ErrLost)
+		text{signed.Hash}, signed.Raw, signed.GasLimit, text{signed.FeeCap}, text{signed.TipCap}, signed.SignedAt, slotID), payment.ErrStale)
 }
 
 // Settle implements payment.Store. A sent intent is decided by naming its slot,
@@ -144,8 +144,8 @@ func (s *Store) Settle(ctx context.Context, slotID *boxoffice.UUID, decisions []
 
 func decide(ctx context.Context, tx *sql.Tx, slotID *boxoffice.UUID, decision payment.Decision, at boxoffice.Timestamp) error {
 	id := decision.IntentID
-	switch decision.Verdict {
-	case payment.VerdictSettled:
+	switch decision.Outcome {
+	case payment.OutcomeSettled:
 		evidence := decision.Evidence
 		if evidence == nil {
 			return fmt.Errorf("decision on %s: evidence: is required", id)
@@ -165,7 +165,7 @@ func decide(ctx context.Context, tx *sql.Tx, slotID *boxoffice.UUID, decision pa
 			WHERE id = (SELECT order_id FROM intents WHERE id = ?2) AND status IN ('payment_pending', 'payment_failed')`, at, id)
 		return err
 
-	case payment.VerdictFailed:
+	case payment.OutcomeFailed:
 		failed, err := affects(ctx, tx, `
 			UPDATE intents SET state = 'failed', slot_id = NULL, reason = ?, final = ?
 			WHERE id = ? AND (state = 'sent' AND slot_id = ? OR state = 'waiting')`,
@@ -182,19 +182,19 @@ func decide(ctx context.Context, tx *sql.Tx, slotID *boxoffice.UUID, decision pa
 			WHERE id = (SELECT order_id FROM intents WHERE id = ?) AND status = 'payment_pending'`, id)
 		return err
 
-	case payment.VerdictReleased, payment.VerdictLeftOut:
+	case payment.OutcomeReleased, payment.OutcomeReverted:
 		return move(ctx, tx, `
 			UPDATE intents SET state = 'waiting', slot_id = NULL, left_out = left_out + ?
-			WHERE id = ? AND state = 'sent' AND slot_id = ?`, decision.Verdict == payment.VerdictLeftOut, id, slotID)
+			WHERE id = ? AND state = 'sent' AND slot_id = ?`, decision.Outcome == payment.OutcomeReverted, id, slotID)
 
-	case payment.VerdictUndone:
+	case payment.OutcomeUndone:
 		return move(ctx, tx, `UPDATE intents SET state = 'waiting' WHERE id = ? AND state = 'settled'`, id)
 	}
-	return fmt.Errorf("decision on %s: verdict %q is unknown", id, decision.Verdict)
+	return fmt.Errorf("decision on %s: outcome %q is unknown", id, decision.Outcome)
 }
 
-// Reopen implements payment.History.
-func (s *Store) Reopen(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) (reopened int, err error) {
+// ReopenSlots implements payment.History.
+func (s *Store) ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) (reopened int, err error) {
 	err = s.write(ctx, "reopen slots", func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, `
 			UPDATE slots SET closed_at = NULL

@@ -219,7 +219,7 @@ func named(ctx context.Context, name string, err error) error {
 func move(ctx context.Context, tx *sql.Tx, statement string, args ...any) error {
 	moved, err := affects(ctx, tx, statement, args...)
 	if err == nil && !moved {
-		return payment.ErrLost
+		return payment.ErrStale
 	}
 	return err
 }

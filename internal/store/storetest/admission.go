@@ -33,7 +33,7 @@ var admissionTests = map[string]func(*testing.T, Store){
 	"AdmitOnce": func(t *testing.T, store Store) {
 		record, _ := pay(t, store, alice, 1)
 		var calls atomic.Int32
-		if won := race(t, order.ErrLost, func(ctx context.Context, i int) error {
+		if won := race(t, order.ErrStale, func(ctx context.Context, i int) error {
 			return store.Admit(ctx, record.ID, now, func(tx work.Tx) (work.Opened, error) {
 				calls.Add(1)
 				opened := job(alice, record.ID)
@@ -54,12 +54,12 @@ var admissionTests = map[string]func(*testing.T, Store){
 			t.Error("work was opened")
 			return work.Opened{}, nil
 		}
-		wantError(t, store.Admit(t.Context(), boxoffice.NewUUID(), now, never), order.ErrLost)
-		wantError(t, store.Admit(t.Context(), create(t, store, alice).ID, now, never), order.ErrLost)
+		wantError(t, store.Admit(t.Context(), boxoffice.NewUUID(), now, never), order.ErrStale)
+		wantError(t, store.Admit(t.Context(), create(t, store, alice).ID, now, never), order.ErrStale)
 		pending, intent := begin(t, store, alice, 1)
-		wantError(t, store.Admit(t.Context(), pending.ID, now, never), order.ErrLost)
+		wantError(t, store.Admit(t.Context(), pending.ID, now, never), order.ErrStale)
 		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(intent, false)}, now))
-		wantError(t, store.Admit(t.Context(), pending.ID, now, never), order.ErrLost)
+		wantError(t, store.Admit(t.Context(), pending.ID, now, never), order.ErrStale)
 	},
 
 	"OpenFails": func(t *testing.T, store Store) {

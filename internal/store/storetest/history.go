@@ -17,14 +17,14 @@ var historyTests = map[string]func(*testing.T, Store){
 		same(t, waiting, []payment.Intent{intent})
 	},
 
-	"LeftOut": func(t *testing.T, store Store) {
+	"Reverts": func(t *testing.T, store Store) {
 		_, intent := begin(t, store, alice, 1)
-		for nonce, verdict := range []payment.Verdict{payment.VerdictLeftOut, payment.VerdictReleased, payment.VerdictLeftOut} {
+		for nonce, outcome := range []payment.Outcome{payment.OutcomeReverted, payment.OutcomeReleased, payment.OutcomeReverted} {
 			slot := carrying(uint64(nonce), intent)
 			fatal(t, store.OpenSlot(t.Context(), slot))
-			fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{{IntentID: intent.ID, Verdict: verdict}}, now))
+			fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{{IntentID: intent.ID, Outcome: outcome}}, now))
 		}
-		intent.LeftOut = 2
+		intent.Reverts = 2
 		waiting, err := store.Waiting(t.Context(), chainID, 10)
 		fatal(t, err)
 		same(t, waiting, []payment.Intent{intent})
@@ -74,9 +74,9 @@ var historyTests = map[string]func(*testing.T, Store){
 			t.Run(name, func(t *testing.T) {
 				record, intent := begin(t, store, alice, map[string]uint64{"settled by the same": 1, "settled by another": 2, "failed": 3}[name])
 				fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(intent, transfer(1))}, now+minute))
-				undone := []payment.Decision{{IntentID: intent.ID, Verdict: payment.VerdictUndone}}
+				undone := []payment.Decision{{IntentID: intent.ID, Outcome: payment.OutcomeUndone}}
 				fatal(t, store.Settle(t.Context(), nil, undone, now+2*minute))
-				wantError(t, store.Settle(t.Context(), nil, undone, now+2*minute), payment.ErrLost)
+				wantError(t, store.Settle(t.Context(), nil, undone, now+2*minute), payment.ErrStale)
 				got, last := status(t, store, record)
 				if got != boxoffice.Paid || last.State != payment.Waiting || !last.Undone() {
 					t.Errorf("the order is %s, its payment %s", got, last.State)
@@ -108,15 +108,15 @@ var historyTests = map[string]func(*testing.T, Store){
 		fatal(t, store.Settle(t.Context(), &before.ID, []payment.Decision{settledBy(early, transfer(6))}, now))
 		fatal(t, store.OpenSlot(t.Context(), slot))
 		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{
-			settledBy(settled, ours), {IntentID: released.ID, Verdict: payment.VerdictReleased},
+			settledBy(settled, ours), {IntentID: released.ID, Outcome: payment.OutcomeReleased},
 		}, now))
 		later := carrying(6, released)
 		fatal(t, store.OpenSlot(t.Context(), later))
 
-		n, err := store.Reopen(t.Context(), chainID, wallet, 0)
+		n, err := store.ReopenSlots(t.Context(), chainID, wallet, 0)
 		fatal(t, err)
 		same(t, n, 0)
-		n, err = store.Reopen(t.Context(), chainID, sender, 5)
+		n, err = store.ReopenSlots(t.Context(), chainID, sender, 5)
 		fatal(t, err)
 		same(t, n, 1)
 		settled.State, settled.Evidence = payment.Sent, ours

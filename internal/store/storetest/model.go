@@ -74,7 +74,7 @@ func (m *model) begin(intent payment.Intent, replaces *boxoffice.UUID) error {
 	first := record.Status == boxoffice.Quoted && replaces == nil
 	next := record.Status == boxoffice.PaymentFailed && replaces != nil && *replaces == last
 	if !first && !next {
-		return order.ErrLost
+		return order.ErrStale
 	}
 	permit := fmt.Sprint(intent.Permit.From, intent.Permit.Nonce)
 	if holder, taken := m.permits[permit]; taken && holder != record.ID {
@@ -88,13 +88,13 @@ func (m *model) begin(intent payment.Intent, replaces *boxoffice.UUID) error {
 func (m *model) openSlot(slot payment.Slot) error {
 	for _, s := range m.slots {
 		if s.WalletNonce == slot.WalletNonce {
-			return payment.ErrLost
+			return payment.ErrStale
 		}
 	}
 	for _, carried := range slot.Intents {
 		intent := m.intents[carried.ID]
 		if intent.State != payment.Waiting {
-			return payment.ErrLost
+			return payment.ErrStale
 		}
 		intent.State = payment.Sent
 		m.intents[intent.ID], m.carrier[intent.ID] = intent, slot.ID
@@ -106,7 +106,7 @@ func (m *model) openSlot(slot payment.Slot) error {
 func (m *model) addTx(id boxoffice.UUID, tx payment.Tx) error {
 	slot := m.slots[id]
 	if slot.closed {
-		return payment.ErrLost
+		return payment.ErrStale
 	}
 	slot.Txs = append(slices.Clone(slot.Txs), tx)
 	m.slots[id] = slot
@@ -118,11 +118,11 @@ func (m *model) settle(slotID *boxoffice.UUID, decisions []payment.Decision, at 
 		intent := m.intents[decision.IntentID]
 		record := m.orders[intent.OrderID]
 		carried := intent.State == payment.Sent && slotID != nil && m.carrier[intent.ID] == *slotID
-		doubtful := intent.State == payment.Failed && !intent.Final
-		switch decision.Verdict {
-		case payment.VerdictSettled:
-			if !carried && !doubtful && intent.State != payment.Waiting || m.last[record.ID] != intent.ID {
-				return payment.ErrLost
+		unsettled := intent.State == payment.Failed && !intent.Final
+		switch decision.Outcome {
+		case payment.OutcomeSettled:
+			if !carried && !unsettled && intent.State != payment.Waiting || m.last[record.ID] != intent.ID {
+				return payment.ErrStale
 			}
 			if m.credited[logOf(decision.Evidence)] {
 				return payment.ErrCredited
@@ -132,29 +132,29 @@ func (m *model) settle(slotID *boxoffice.UUID, decisions []payment.Decision, at 
 			if record.Status != boxoffice.Paid {
 				record.Status, record.PaidAt = boxoffice.Paid, &at
 			}
-		case payment.VerdictFailed:
+		case payment.OutcomeFailed:
 			switch {
 			case carried || intent.State == payment.Waiting:
 				intent.State, intent.Reason, intent.Final = payment.Failed, decision.Reason, decision.Final
 				if record.Status != boxoffice.Paid {
 					record.Status = boxoffice.PaymentFailed
 				}
-			case doubtful && decision.Final:
+			case unsettled && decision.Final:
 				intent.Final = true
 			default:
-				return payment.ErrLost
+				return payment.ErrStale
 			}
-		case payment.VerdictReleased, payment.VerdictLeftOut:
+		case payment.OutcomeReleased, payment.OutcomeReverted:
 			if !carried {
-				return payment.ErrLost
+				return payment.ErrStale
 			}
 			intent.State = payment.Waiting
-			if decision.Verdict == payment.VerdictLeftOut {
-				intent.LeftOut++
+			if decision.Outcome == payment.OutcomeReverted {
+				intent.Reverts++
 			}
-		case payment.VerdictUndone:
+		case payment.OutcomeUndone:
 			if intent.State != payment.Settled {
-				return payment.ErrLost
+				return payment.ErrStale
 			}
 			delete(m.credited, logOf(intent.Evidence))
 			intent.State = payment.Waiting
@@ -168,7 +168,7 @@ func (m *model) settle(slotID *boxoffice.UUID, decisions []payment.Decision, at 
 	if slot.closed || slices.ContainsFunc(slot.Intents, func(i payment.Intent) bool {
 		return m.intents[i.ID].State == payment.Sent && m.carrier[i.ID] == *slotID
 	}) {
-		return payment.ErrLost
+		return payment.ErrStale
 	}
 	slot.closed = true
 	m.slots[*slotID] = slot
@@ -203,7 +203,7 @@ func (s modelSlot) signed(hash common.Hash) bool {
 func (m *model) admit(id boxoffice.UUID, at boxoffice.Timestamp, opened work.Opened) error {
 	record := m.orders[id]
 	if record.Status != boxoffice.Paid || record.Admission != nil {
-		return order.ErrLost
+		return order.ErrStale
 	}
 	record.Admission = &order.Admission{AdmittedAt: at, Opened: opened}
 	m.orders[id] = record

@@ -23,15 +23,15 @@ var paymentTests = map[string]func(*testing.T, Store){
 
 	"BeginUnknownOrder": func(t *testing.T, store Store) {
 		intent := paying(t, quoted(t, alice), wallet, 1)
-		wantError(t, store.BeginPayment(t.Context(), intent, nil), order.ErrLost)
-		wantError(t, store.BeginPayment(t.Context(), intent, &intent.ID), order.ErrLost)
+		wantError(t, store.BeginPayment(t.Context(), intent, nil), order.ErrStale)
+		wantError(t, store.BeginPayment(t.Context(), intent, &intent.ID), order.ErrStale)
 	},
 
 	"BeginWhenPending": func(t *testing.T, store Store) {
 		record, first := begin(t, store, alice, 1)
 		second := paying(t, record, wallet, 2)
-		wantError(t, store.BeginPayment(t.Context(), second, nil), order.ErrLost)
-		wantError(t, store.BeginPayment(t.Context(), second, &first.ID), order.ErrLost)
+		wantError(t, store.BeginPayment(t.Context(), second, nil), order.ErrStale)
+		wantError(t, store.BeginPayment(t.Context(), second, &first.ID), order.ErrStale)
 		_, last := status(t, store, record)
 		same(t, last, &first)
 	},
@@ -39,8 +39,8 @@ var paymentTests = map[string]func(*testing.T, Store){
 	"BeginWhenPaid": func(t *testing.T, store Store) {
 		record, first := pay(t, store, alice, 1)
 		second := paying(t, record, wallet, 2)
-		wantError(t, store.BeginPayment(t.Context(), second, nil), order.ErrLost)
-		wantError(t, store.BeginPayment(t.Context(), second, &first.ID), order.ErrLost)
+		wantError(t, store.BeginPayment(t.Context(), second, nil), order.ErrStale)
+		wantError(t, store.BeginPayment(t.Context(), second, &first.ID), order.ErrStale)
 		wantStatus(t, store, record, boxoffice.Paid)
 	},
 
@@ -50,7 +50,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 		for i := range intents {
 			intents[i] = paying(t, record, wallet, uint64(i))
 		}
-		if won := race(t, order.ErrLost, func(ctx context.Context, i int) error {
+		if won := race(t, order.ErrStale, func(ctx context.Context, i int) error {
 			return store.BeginPayment(ctx, intents[i], nil)
 		}); won != 1 {
 			t.Errorf("%d payments began", won)
@@ -94,14 +94,14 @@ var paymentTests = map[string]func(*testing.T, Store){
 		record, first := begin(t, store, alice, 1)
 		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(first, false)}, now))
 		second := paying(t, record, wallet, 1) // the same permit again: it is this order's
-		wantError(t, store.BeginPayment(t.Context(), second, nil), order.ErrLost)
-		wantError(t, store.BeginPayment(t.Context(), second, &second.ID), order.ErrLost)
+		wantError(t, store.BeginPayment(t.Context(), second, nil), order.ErrStale)
+		wantError(t, store.BeginPayment(t.Context(), second, &second.ID), order.ErrStale)
 		fatal(t, store.BeginPayment(t.Context(), second, &first.ID))
 		wantStatus(t, store, record, boxoffice.PaymentPending)
 
 		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(second, false)}, now))
 		third := paying(t, record, wallet, 2)
-		wantError(t, store.BeginPayment(t.Context(), third, &first.ID), order.ErrLost) // no longer the last
+		wantError(t, store.BeginPayment(t.Context(), third, &first.ID), order.ErrStale) // no longer the last
 		fatal(t, store.BeginPayment(t.Context(), third, &second.ID))
 		_, last := status(t, store, record)
 		same(t, last, &third)
@@ -114,7 +114,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 		for i := range intents {
 			intents[i] = paying(t, record, wallet, uint64(i))
 		}
-		if won := race(t, order.ErrLost, func(ctx context.Context, i int) error {
+		if won := race(t, order.ErrStale, func(ctx context.Context, i int) error {
 			return store.BeginPayment(ctx, intents[i], &first.ID)
 		}); won != 1 {
 			t.Errorf("%d payments replaced the first", won)
@@ -140,26 +140,26 @@ var paymentTests = map[string]func(*testing.T, Store){
 		same(t, got, want)
 	},
 
-	"Promised": func(t *testing.T, store Store) {
-		promised := func(intent payment.Intent, chain uint64, want uint64) {
+	"Committed": func(t *testing.T, store Store) {
+		committed := func(intent payment.Intent, chain uint64, want uint64) {
 			t.Helper()
-			got, err := store.Promised(t.Context(), intent.Permit, chain)
+			got, err := store.Committed(t.Context(), intent.Permit, chain)
 			fatal(t, err)
 			same(t, got, amount(want))
 		}
 		_, waiting := begin(t, store, alice, 1)
 		_, sent := begin(t, store, bob, 2) // the wallet is what counts
 		fatal(t, store.OpenSlot(t.Context(), carrying(0, sent)))
-		promised(waiting, chainID, 600)
+		committed(waiting, chainID, 600)
 		pay(t, store, alice, 3)
-		_, doubtful := begin(t, store, alice, 4)
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(doubtful, false)}, now))
-		promised(waiting, chainID, 600)
-		promised(waiting, chainID+1, 0)
-		promised(paying(t, quoted(t, alice), other, 1), chainID, 0)
+		_, unsettled := begin(t, store, alice, 4)
+		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(unsettled, false)}, now))
+		committed(waiting, chainID, 600)
+		committed(waiting, chainID+1, 0)
+		committed(paying(t, quoted(t, alice), other, 1), chainID, 0)
 		elsewhere := waiting
 		elsewhere.Permit.Permitted.Token = address("another token")
-		promised(elsewhere, chainID, 0)
+		committed(elsewhere, chainID, 0)
 	},
 
 	"PromisedBeyondAllBalances": func(t *testing.T, store Store) {
@@ -172,7 +172,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 			last = paying(t, record, wallet, nonce)
 			fatal(t, store.BeginPayment(t.Context(), last, nil))
 		}
-		got, err := store.Promised(t.Context(), last.Permit, chainID)
+		got, err := store.Committed(t.Context(), last.Permit, chainID)
 		fatal(t, err)
 		same(t, got, most)
 	},

@@ -137,18 +137,18 @@ func (p *player) settle(*rapid.T) {
 	for _, id := range decided {
 		decision := payment.Decision{
 			IntentID: id,
-			Verdict: rapid.SampledFrom([]payment.Verdict{
-				payment.VerdictSettled, payment.VerdictSettled, payment.VerdictSettled, payment.VerdictFailed,
-				payment.VerdictReleased, payment.VerdictLeftOut, payment.VerdictUndone}).Draw(p.T, "verdict"),
+			Outcome: rapid.SampledFrom([]payment.Outcome{
+				payment.OutcomeSettled, payment.OutcomeSettled, payment.OutcomeSettled, payment.OutcomeFailed,
+				payment.OutcomeReleased, payment.OutcomeReverted, payment.OutcomeUndone}).Draw(p.T, "outcome"),
 		}
-		switch decision.Verdict {
-		case payment.VerdictSettled:
+		switch decision.Outcome {
+		case payment.OutcomeSettled:
 			log := rapid.Uint64Range(0, 15).Draw(p.T, "log")
 			decision.Evidence = transfer(p.model.chain<<16 | 0xff00 | log)
 			if slotID != nil && log > 3 { // in a transaction of ours
 				decision.Evidence.TxHash = p.model.slots[*slotID].Txs[0].Hash
 			}
-		case payment.VerdictFailed:
+		case payment.OutcomeFailed:
 			decision.Reason = fmt.Sprint("reason ", p.unlike())
 			decision.Final = rapid.Bool().Draw(p.T, "final")
 		}
@@ -160,7 +160,7 @@ func (p *player) settle(*rapid.T) {
 
 func (p *player) reopen(*rapid.T) {
 	nonce := rapid.Uint64Range(5, 10).Draw(p.T, "first nonce")
-	got, err := p.store.Reopen(p.Context(), p.model.chain, sender, nonce)
+	got, err := p.store.ReopenSlots(p.Context(), p.model.chain, sender, nonce)
 	var want int
 	p.try(err, func(m *model) error {
 		want = m.reopen(nonce)
@@ -216,8 +216,8 @@ func (p *player) compare() {
 
 	waiting, err := p.store.Waiting(p.Context(), p.model.chain, 100)
 	p.same("waiting", waiting, p.model.choose(func(i payment.Intent) bool { return i.State == payment.Waiting }), err)
-	doubtful, err := p.store.Doubtful(p.Context(), p.model.chain, 100)
-	p.same("doubtful", doubtful, p.model.choose(func(i payment.Intent) bool {
+	unresolved, err := p.store.Unresolved(p.Context(), p.model.chain, 100)
+	p.same("unresolved", unresolved, p.model.choose(func(i payment.Intent) bool {
 		return i.State == payment.Failed && !i.Final && p.model.last[i.OrderID] == i.ID
 	}), err)
 	settled, err := p.store.Settled(p.Context(), p.model.chain, 0, 100)
@@ -234,8 +234,8 @@ func (p *player) compare() {
 		want, _ = want.Add(intent.Permit.Permitted.Amount)
 	}
 	if len(alive) > 0 {
-		promised, err := p.store.Promised(p.Context(), alive[0].Permit, p.model.chain)
-		p.same("promised", promised, want, err)
+		committed, err := p.store.Committed(p.Context(), alive[0].Permit, p.model.chain)
+		p.same("committed", committed, want, err)
 	}
 }
 

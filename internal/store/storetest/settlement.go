@@ -19,12 +19,12 @@ var settlementTests = map[string]func(*testing.T, Store){
 			want       error
 		}{
 			{"free", "a", now, now + minute, nil},
-			{"held by another", "b", now, now + 2*minute, payment.ErrLost},
-			{"held by another until the last moment", "b", now + minute - 1, now + 2*minute, payment.ErrLost},
+			{"held by another", "b", now, now + 2*minute, payment.ErrStale},
+			{"held by another until the last moment", "b", now + minute - 1, now + 2*minute, payment.ErrStale},
 			{"renewed", "a", now + 1, now + 2*minute, nil},
-			{"held after renewal", "b", now + minute, now + 3*minute, payment.ErrLost},
+			{"held after renewal", "b", now + minute, now + 3*minute, payment.ErrStale},
 			{"ended", "b", now + 2*minute, now + 3*minute, nil},
-			{"lost to the new holder", "a", now + 2*minute, now + 4*minute, payment.ErrLost},
+			{"lost to the new holder", "a", now + 2*minute, now + 4*minute, payment.ErrStale},
 			{"given up", "b", now + 2*minute, now + 2*minute, nil},
 			{"taken after it was given up", "a", now + 2*minute, now + 4*minute, nil},
 		}
@@ -38,7 +38,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 	},
 
 	"LeaseRace": func(t *testing.T, store Store) {
-		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
 			return store.Lease(ctx, "settler", string(rune('a'+i)), now, now+minute)
 		}); won != 1 {
 			t.Errorf("%d settlers hold one lease", won)
@@ -95,7 +95,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 			"intent of else chain": elsewhere,
 		} {
 			t.Run(name, func(t *testing.T) {
-				wantError(t, store.OpenSlot(t.Context(), slot), payment.ErrLost)
+				wantError(t, store.OpenSlot(t.Context(), slot), payment.ErrStale)
 				got, err := store.Waiting(t.Context(), chainID, 10)
 				fatal(t, err)
 				same(t, got, []payment.Intent{waiting})
@@ -111,7 +111,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 
 	"OpenSlotRace": func(t *testing.T, store Store) {
 		_, intent := begin(t, store, alice, 1)
-		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
 			return store.OpenSlot(ctx, carrying(uint64(i), intent))
 		}); won != 1 {
 			t.Errorf("%d slots carry one payment", won)
@@ -123,7 +123,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 		for i := range intents {
 			_, intents[i] = begin(t, store, alice, uint64(i))
 		}
-		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
 			return store.OpenSlot(ctx, carrying(1, intents[i]))
 		}); won != 1 {
 			t.Errorf("%d slots have one wallet nonce", won)
@@ -133,11 +133,11 @@ var settlementTests = map[string]func(*testing.T, Store){
 	"AddTxLost": func(t *testing.T, store Store) {
 		_, intent := begin(t, store, alice, 1)
 		slot := carrying(1, intent)
-		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrLost)
+		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrStale)
 		fatal(t, store.OpenSlot(t.Context(), slot))
-		wantError(t, store.AddTx(t.Context(), slot.ID, slot.Txs[0]), payment.ErrLost)
+		wantError(t, store.AddTx(t.Context(), slot.ID, slot.Txs[0]), payment.ErrStale)
 		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{settledBy(intent, transfer(1))}, now))
-		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrLost)
+		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrStale)
 	},
 
 	"SettleSlot": func(t *testing.T, store Store) {
@@ -165,8 +165,8 @@ var settlementTests = map[string]func(*testing.T, Store){
 		slots, err := store.Slots(t.Context(), chainID, sender)
 		fatal(t, err)
 		same(t, slots, []payment.Slot(nil))
-		wantError(t, store.Settle(t.Context(), &slot.ID, nil, now), payment.ErrLost) // closed
-		wantError(t, store.OpenSlot(t.Context(), carrying(1, backIntent)), payment.ErrLost)
+		wantError(t, store.Settle(t.Context(), &slot.ID, nil, now), payment.ErrStale) // closed
+		wantError(t, store.OpenSlot(t.Context(), carrying(1, backIntent)), payment.ErrStale)
 		fatal(t, store.OpenSlot(t.Context(), carrying(2, backIntent))) // released: it can be sent again
 	},
 
@@ -181,35 +181,35 @@ var settlementTests = map[string]func(*testing.T, Store){
 		fatal(t, store.OpenSlot(t.Context(), slot))
 		unknown := paying(t, quoted(t, alice), wallet, 4)
 		good := settledBy(firstIntent, transfer(1))
-		noEvidence, noReason, noVerdict := settledBy(secondIntent, nil), failed(secondIntent, false), released(secondIntent)
-		noReason.Reason, noVerdict.Verdict = "", "perhaps"
+		noEvidence, noReason, noOutcome := settledBy(secondIntent, nil), failed(secondIntent, false), released(secondIntent)
+		noReason.Reason, noOutcome.Outcome = "", "perhaps"
 
 		for name, test := range map[string]struct {
 			slot      *boxoffice.UUID
 			decisions []payment.Decision
 			want      error // nil: another one, for a mistake of the caller
 		}{
-			"an intent of the slot undecided":   {&slot.ID, []payment.Decision{good}, payment.ErrLost},
-			"an intent unknown":                 {&slot.ID, []payment.Decision{good, failed(secondIntent, false), failed(unknown, false)}, payment.ErrLost},
-			"an intent settled before":          {&slot.ID, []payment.Decision{good, failed(secondIntent, false), failed(paidIntent, true)}, payment.ErrLost},
-			"an intent settled twice":           {&slot.ID, []payment.Decision{good, good, failed(secondIntent, false)}, payment.ErrLost},
-			"an intent final before":            {&slot.ID, []payment.Decision{good, failed(secondIntent, false), settledBy(final, transfer(3))}, payment.ErrLost},
-			"a waiting intent released":         {&slot.ID, []payment.Decision{good, failed(secondIntent, false), released(waitingIntent)}, payment.ErrLost},
+			"an intent of the slot undecided":   {&slot.ID, []payment.Decision{good}, payment.ErrStale},
+			"an intent unknown":                 {&slot.ID, []payment.Decision{good, failed(secondIntent, false), failed(unknown, false)}, payment.ErrStale},
+			"an intent settled before":          {&slot.ID, []payment.Decision{good, failed(secondIntent, false), failed(paidIntent, true)}, payment.ErrStale},
+			"an intent settled twice":           {&slot.ID, []payment.Decision{good, good, failed(secondIntent, false)}, payment.ErrStale},
+			"an intent final before":            {&slot.ID, []payment.Decision{good, failed(secondIntent, false), settledBy(final, transfer(3))}, payment.ErrStale},
+			"a waiting intent released":         {&slot.ID, []payment.Decision{good, failed(secondIntent, false), released(waitingIntent)}, payment.ErrStale},
 			"a log credited before":             {&slot.ID, []payment.Decision{good, settledBy(secondIntent, transfer(9))}, payment.ErrCredited},
 			"a log credited twice":              {&slot.ID, []payment.Decision{good, settledBy(secondIntent, transfer(1))}, payment.ErrCredited},
-			"a sent intent without its slot":    {nil, []payment.Decision{failed(waitingIntent, false), good}, payment.ErrLost},
-			"a slot unknown":                    {pointer(boxoffice.NewUUID()), []payment.Decision{good, failed(secondIntent, false)}, payment.ErrLost},
-			"a sent intent released, no slot":   {nil, []payment.Decision{released(firstIntent)}, payment.ErrLost},
+			"a sent intent without its slot":    {nil, []payment.Decision{failed(waitingIntent, false), good}, payment.ErrStale},
+			"a slot unknown":                    {pointer(boxoffice.NewUUID()), []payment.Decision{good, failed(secondIntent, false)}, payment.ErrStale},
+			"a sent intent released, no slot":   {nil, []payment.Decision{released(firstIntent)}, payment.ErrStale},
 			"settled without evidence":          {&slot.ID, []payment.Decision{good, noEvidence}, nil},
 			"failed without a reason":           {&slot.ID, []payment.Decision{good, noReason}, nil},
-			"a verdict that there is not":       {&slot.ID, []payment.Decision{good, noVerdict}, nil},
-			"failed again, and no more certain": {nil, []payment.Decision{failed(waitingIntent, false), failed(waitingIntent, false)}, payment.ErrLost},
+			"a verdict that there is not":       {&slot.ID, []payment.Decision{good, noOutcome}, nil},
+			"failed again, and no more certain": {nil, []payment.Decision{failed(waitingIntent, false), failed(waitingIntent, false)}, payment.ErrStale},
 		} {
 			t.Run(name, func(t *testing.T) {
 				err := store.Settle(t.Context(), test.slot, test.decisions, now+minute)
 				if test.want != nil {
 					wantError(t, err, test.want)
-				} else if err == nil || errors.Is(err, payment.ErrLost) || errors.Is(err, payment.ErrCredited) {
+				} else if err == nil || errors.Is(err, payment.ErrStale) || errors.Is(err, payment.ErrCredited) {
 					t.Errorf("got error %v, want one that is no outcome", err)
 				}
 				wantStatus(t, store, paid, boxoffice.Paid)
@@ -231,7 +231,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 		record, intent := begin(t, store, alice, 1)
 		slot := carrying(1, intent)
 		fatal(t, store.OpenSlot(t.Context(), slot))
-		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
 			if i%2 == 0 {
 				return store.Settle(ctx, &slot.ID, []payment.Decision{settledBy(intent, transfer(uint64(i)))}, now)
 			}
@@ -265,10 +265,10 @@ var settlementTests = map[string]func(*testing.T, Store){
 		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(first, one), settledBy(second, two)}, now))
 	},
 
-	"Doubtful": func(t *testing.T, store Store) {
-		doubtful := func() []payment.Intent {
+	"Unresolved": func(t *testing.T, store Store) {
+		unresolved := func() []payment.Intent {
 			t.Helper()
-			intents, err := store.Doubtful(t.Context(), chainID, 10)
+			intents, err := store.Unresolved(t.Context(), chainID, 10)
 			fatal(t, err)
 			return intents
 		}
@@ -277,7 +277,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 		replaced, replacedIntent := begin(t, store, alice, 3)
 		begin(t, store, alice, 4)
 		pay(t, store, alice, 5)
-		same(t, doubtful(), []payment.Intent(nil))
+		same(t, unresolved(), []payment.Intent(nil))
 
 		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{
 			failed(lateIntent, false), failed(deadIntent, false), failed(replacedIntent, false),
@@ -285,15 +285,15 @@ var settlementTests = map[string]func(*testing.T, Store){
 		for _, intent := range []*payment.Intent{&lateIntent, &deadIntent, &replacedIntent} {
 			intent.State, intent.Reason = payment.Failed, failed(*intent, false).Reason
 		}
-		same(t, doubtful(), []payment.Intent{lateIntent, deadIntent, replacedIntent})
+		same(t, unresolved(), []payment.Intent{lateIntent, deadIntent, replacedIntent})
 
 		// A payment that was replaced is settled by nobody: the one after it is.
 		next := paying(t, replaced, wallet, 3)
 		fatal(t, store.BeginPayment(t.Context(), next, &replacedIntent.ID))
-		same(t, doubtful(), []payment.Intent{lateIntent, deadIntent})
-		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrLost)
+		same(t, unresolved(), []payment.Intent{lateIntent, deadIntent})
+		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrStale)
 		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(next, true)}, now))
-		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrLost)
+		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrStale)
 
 		// A permit that dies: only that changes, and only once.
 		because := failed(deadIntent, true)
@@ -303,8 +303,8 @@ var settlementTests = map[string]func(*testing.T, Store){
 		got, last := status(t, store, dead)
 		same(t, last, &deadIntent)
 		same(t, got, boxoffice.PaymentFailed)
-		same(t, doubtful(), []payment.Intent{lateIntent})
-		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{because}, now), payment.ErrLost)
+		same(t, unresolved(), []payment.Intent{lateIntent})
+		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{because}, now), payment.ErrStale)
 
 		// Money that moved late is credited.
 		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(lateIntent, transfer(1))}, now+minute))
@@ -312,15 +312,15 @@ var settlementTests = map[string]func(*testing.T, Store){
 		got, last = status(t, store, late)
 		same(t, last, &lateIntent)
 		same(t, got, boxoffice.Paid)
-		same(t, doubtful(), []payment.Intent(nil))
-		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{failed(lateIntent, true)}, now), payment.ErrLost)
+		same(t, unresolved(), []payment.Intent(nil))
+		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{failed(lateIntent, true)}, now), payment.ErrStale)
 	},
 
 	"LateSettlementAgainstReplacement": func(t *testing.T, store Store) {
 		record, first := begin(t, store, alice, 1)
 		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(first, false)}, now))
 		second := paying(t, record, wallet, 1)
-		if won := race(t, payment.ErrLost, func(ctx context.Context, i int) error {
+		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
 			if i%2 == 0 {
 				return store.BeginPayment(ctx, second, &first.ID)
 			}

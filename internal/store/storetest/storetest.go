@@ -193,15 +193,15 @@ func transfer(n uint64) *payment.Evidence {
 }
 
 func settledBy(intent payment.Intent, evidence *payment.Evidence) payment.Decision {
-	return payment.Decision{IntentID: intent.ID, Verdict: payment.VerdictSettled, Evidence: evidence}
+	return payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeSettled, Evidence: evidence}
 }
 
 func failed(intent payment.Intent, final bool) payment.Decision {
-	return payment.Decision{IntentID: intent.ID, Verdict: payment.VerdictFailed, Reason: "permit2_simulation_failed", Final: final}
+	return payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeFailed, Reason: "permit2_simulation_failed", Final: final}
 }
 
 func released(intent payment.Intent) payment.Decision {
-	return payment.Decision{IntentID: intent.ID, Verdict: payment.VerdictReleased}
+	return payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeReleased}
 }
 
 // create saves a new order of the owner.

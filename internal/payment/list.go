@@ -11,28 +11,23 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 )
 
-// Ledger is what an operator sees of payments. Nothing in it was signed by a
-// payer, so all of it may be shown.
-type Ledger interface {
-	// Totals counts the intents by state and what settling them has cost.
-	Totals(ctx context.Context) (Totals, error)
-	// Entries returns intents, newest first.
-	Entries(ctx context.Context, query EntryQuery) ([]Entry, error)
-}
+// PaymentQuery, PaymentEntry and PaymentTotals are the payment list, which an
+// operator reads. It holds no signature and no signed payload, so all of it may
+// be shown.
 
-// EntryQuery chooses entries.
-type EntryQuery struct {
+// PaymentQuery says which intents to list.
+type PaymentQuery struct {
 	State State // empty: any
 	Limit int
 }
 
-// Totals is the sum of all payments.
-type Totals struct {
+// PaymentTotals is the sum of all payments.
+type PaymentTotals struct {
 	Waiting       int                  `json:"waiting"`
 	Sent          int                  `json:"sent"`
 	Settled       int                  `json:"settled"`
 	Failed        int                  `json:"failed"`
-	Doubtful      int                  `json:"doubtful"`      // failed, and anyone may still settle them
+	Unsettled     int                  `json:"unsettled"`     // failed and not final: anyone who has the signed permit may still settle them
 	OldestPending *boxoffice.Timestamp `json:"oldestPending"` // of those waiting or sent
 	Gas           Gas                  `json:"gas"`
 }
@@ -45,8 +40,8 @@ type Gas struct {
 	FeesGwei     int64 `json:"feesGwei"`
 }
 
-// Entry is an intent with every transaction that was signed for it.
-type Entry struct {
+// PaymentEntry is an intent with every transaction that was signed for it.
+type PaymentEntry struct {
 	ID           boxoffice.UUID       `json:"id"`
 	OrderID      boxoffice.UUID       `json:"orderId"`
 	State        State                `json:"state"`
@@ -59,11 +54,11 @@ type Entry struct {
 	SubmittedAt  boxoffice.Timestamp  `json:"submittedAt"`
 	SettledAt    *boxoffice.Timestamp `json:"settledAt"`
 	SettledBy    *common.Hash         `json:"settledBy"` // the transaction with its Transfer, ours or somebody else's
-	Transactions []EntryTx            `json:"transactions"`
+	Transactions []PaymentTx          `json:"transactions"`
 }
 
-// EntryTx is a transaction that carries an intent.
-type EntryTx struct {
+// PaymentTx is a transaction that carries an intent.
+type PaymentTx struct {
 	Hash        common.Hash         `json:"hash"`
 	WalletNonce uint64              `json:"walletNonce"`
 	FeeCap      boxoffice.Amount    `json:"feeCap"` // wei a gas
@@ -74,9 +69,9 @@ type EntryTx struct {
 
 // Costs keeps what settling has cost.
 type Costs interface {
-	// Mined keeps the gas that a confirmed transaction of ours used and the fee
+	// SaveCost keeps the gas that a confirmed transaction of ours used and the fee
 	// that it paid, in gwei. Keeping it again changes nothing.
-	Mined(ctx context.Context, tx common.Hash, gasUsed, feeGwei int64) error
+	SaveCost(ctx context.Context, tx common.Hash, gasUsed, feeGwei int64) error
 }
 
 // feeGwei returns the fee that a transaction paid, rounded down.

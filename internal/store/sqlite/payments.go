@@ -9,25 +9,23 @@ import (
 	"boxoffice/internal/payment"
 )
 
-var _ payment.Ledger = (*Store)(nil)
-
-// Mined implements payment.Costs.
-func (s *Store) Mined(ctx context.Context, tx common.Hash, gasUsed, feeGwei int64) error {
+// SaveCost implements payment.Costs.
+func (s *Store) SaveCost(ctx context.Context, tx common.Hash, gasUsed, feeGwei int64) error {
 	return s.write(ctx, "keep what a transaction cost", func(db *sql.Tx) error {
 		_, err := db.ExecContext(ctx, `UPDATE transactions SET gas_used = ?, fee_gwei = ? WHERE hash = ?`, gasUsed, feeGwei, text{tx})
 		return err
 	})
 }
 
-// Totals implements payment.Ledger.
-func (s *Store) Totals(ctx context.Context) (totals payment.Totals, err error) {
+// PaymentTotals counts the intents by state and sums what settling them cost.
+func (s *Store) PaymentTotals(ctx context.Context) (totals payment.PaymentTotals, err error) {
 	err = s.view(ctx, "sum up payments", func(tx *sql.Tx) error {
 		if err := tx.QueryRowContext(ctx, `
 			SELECT count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'sent'),
 				count(*) FILTER (WHERE state = 'settled'), count(*) FILTER (WHERE state = 'failed'),
 				count(*) FILTER (WHERE state = 'failed' AND final = 0),
 				min(submitted_at) FILTER (WHERE state IN ('waiting', 'sent'))
-			FROM intents`).Scan(&totals.Waiting, &totals.Sent, &totals.Settled, &totals.Failed, &totals.Doubtful, &totals.OldestPending); err != nil {
+			FROM intents`).Scan(&totals.Waiting, &totals.Sent, &totals.Settled, &totals.Failed, &totals.Unsettled, &totals.OldestPending); err != nil {
 			return err
 		}
 		return tx.QueryRowContext(ctx, `
@@ -39,32 +37,32 @@ func (s *Store) Totals(ctx context.Context) (totals payment.Totals, err error) {
 	return totals, err
 }
 
-// Entries implements payment.Ledger.
-func (s *Store) Entries(ctx context.Context, query payment.EntryQuery) (entries []payment.Entry, err error) {
+// Payments lists intents, newest first.
+func (s *Store) Payments(ctx context.Context, query payment.PaymentQuery) (payments []payment.PaymentEntry, err error) {
 	err = s.view(ctx, "list payments", func(tx *sql.Tx) error {
-		entries, err = collect(ctx, tx, scanEntry, `
+		payments, err = collect(ctx, tx, scanPayment, `
 			SELECT id, order_id, state, coalesce(reason, ''), final, owner, token, amount, nonce, submitted_at, settled_at, tx_hash
 			FROM intents WHERE ?1 = '' OR state = ?1 ORDER BY submitted_at DESC, id DESC LIMIT ?2`, string(query.State), query.Limit)
 		if err != nil {
 			return err
 		}
-		for i := range entries {
-			signed, err := collect(ctx, tx, scanEntryTx, `
+		for i := range payments {
+			signed, err := collect(ctx, tx, scanPaymentTx, `
 				SELECT t.hash, s.wallet_nonce, t.fee_cap, t.signed_at, t.gas_used, t.fee_gwei
 				FROM slot_intents m JOIN slots s ON s.id = m.slot_id JOIN transactions t ON t.slot_id = s.id
-				WHERE m.intent_id = ? ORDER BY t.signed_at, t.position`, entries[i].ID)
+				WHERE m.intent_id = ? ORDER BY t.signed_at, t.position`, payments[i].ID)
 			if err != nil {
 				return err
 			}
-			entries[i].Transactions = append(entries[i].Transactions, signed...)
+			payments[i].Transactions = append(payments[i].Transactions, signed...)
 		}
 		return nil
 	})
-	return entries, err
+	return payments, err
 }
 
-func scanEntry(from row) (payment.Entry, error) {
-	entry := payment.Entry{Transactions: []payment.EntryTx{}}
+func scanPayment(from row) (payment.PaymentEntry, error) {
+	entry := payment.PaymentEntry{Transactions: []payment.PaymentTx{}}
 	var settledBy sql.Null[string]
 	err := from.Scan(&entry.ID, &entry.OrderID, &entry.State, &entry.Reason, &entry.Final, intoText{&entry.Payer}, intoText{&entry.Asset},
 		intoText{&entry.Amount}, intoText{&entry.Nonce}, &entry.SubmittedAt, &entry.SettledAt, &settledBy)
@@ -75,8 +73,8 @@ func scanEntry(from row) (payment.Entry, error) {
 	return entry, err
 }
 
-func scanEntryTx(from row) (payment.EntryTx, error) {
-	var tx payment.EntryTx
+func scanPaymentTx(from row) (payment.PaymentTx, error) {
+	var tx payment.PaymentTx
 	err := from.Scan(intoText{&tx.Hash}, &tx.WalletNonce, intoText{&tx.FeeCap}, &tx.SignedAt, &tx.GasUsed, &tx.FeeGwei)
 	if tx.GasUsed == nil {
 		tx.FeeGwei = nil
