@@ -315,14 +315,17 @@ func (w Workflow) Validate() error {
 	)
 }
 
-// WorkflowNode is one step of a workflow.
+// WorkflowNode is one step of a workflow, as it is bought and as it is read.
 type WorkflowNode struct {
-	ID        string   `json:"id"`
-	Objective string   `json:"objective"`
-	Template  string   `json:"template"`
-	After     []string `json:"after"` // the nodes whose results it needs
+	ID        string `json:"id"`
+	Objective string `json:"objective"`
+	Template  string `json:"template,omitempty"` // empty in an input: DefaultTemplate
+	// After names the nodes whose results it needs. Nil in an input waits for the
+	// node before it in a chain, and for none otherwise; when read it is never nil.
+	After []string `json:"after,omitzero"`
 
-	State   NodeState `json:"state,omitempty"` // as it is read
+	// Only when it is read:
+	State   NodeState `json:"state,omitempty"`
 	Summary string    `json:"summary,omitempty"`
 	Reason  string    `json:"reason,omitempty"` // what it needs, or why its last run failed
 }

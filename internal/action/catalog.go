@@ -31,23 +31,23 @@ type definition struct {
 	version   string
 	pricedPer string
 	limits    boxoffice.ActionLimits
-	finish    func(c *Catalog, tidied []byte) (any, error)
-	decode    func(prepared []byte) (any, error)
+	finish    func(c *Catalog, tidied []byte) (boxoffice.Input, error)
+	decode    func(prepared []byte) (boxoffice.Input, error)
 }
 
 var scheduleLimits = boxoffice.ActionLimits{MinRuns: 1, MaxRuns: 1_000_000, MinOracleIntervalMinutes: 10, MinJobIntervalMinutes: 30}
 
 // definitions is the table of spec.md §2.3, in its order.
 var definitions = []definition{
-	{action: boxoffice.ActionJobOpen, version: "job-1", finish: finish[JobOpen], decode: decode[JobOpen]},
-	{action: boxoffice.ActionJobContinue, version: "job-1", finish: finish[JobContinue], decode: decode[JobContinue]},
-	{action: boxoffice.ActionLaunchOpen, version: "launch-1", finish: finish[LaunchOpen], decode: decode[LaunchOpen]},
-	{action: boxoffice.ActionOracleRequest, version: "oracle-1", finish: finish[OracleRequest], decode: decode[OracleRequest],
+	{action: boxoffice.ActionJobOpen, version: "job-1", finish: finisher(completeJob), decode: decode[boxoffice.JobOpen]},
+	{action: boxoffice.ActionJobContinue, version: "job-1", finish: finisher[boxoffice.JobContinue](nil), decode: decode[boxoffice.JobContinue]},
+	{action: boxoffice.ActionLaunchOpen, version: "launch-1", finish: finisher(completeLaunch), decode: decode[boxoffice.LaunchOpen]},
+	{action: boxoffice.ActionOracleRequest, version: "oracle-1", finish: finisher[boxoffice.OracleRequest](nil), decode: decode[boxoffice.OracleRequest],
 		limits: boxoffice.ActionLimits{MinPanelSize: 5, MaxPanelSize: 100}},
-	{action: boxoffice.ActionWorkflowOpen, version: "workflow-1", finish: finish[WorkflowOpen], decode: decode[WorkflowOpen]},
-	{action: boxoffice.ActionScheduleCreate, version: "schedule-1", finish: finishSchedule, decode: decode[ScheduleCreate],
+	{action: boxoffice.ActionWorkflowOpen, version: "workflow-1", finish: finisher(completeWorkflow), decode: decode[boxoffice.WorkflowOpen]},
+	{action: boxoffice.ActionScheduleCreate, version: "schedule-1", finish: finishSchedule, decode: decode[boxoffice.ScheduleCreate],
 		limits: scheduleLimits, pricedPer: perRun},
-	{action: boxoffice.ActionScheduleTopUp, version: "topup-1", finish: finish[ScheduleTopUp], decode: decode[ScheduleTopUp],
+	{action: boxoffice.ActionScheduleTopUp, version: "topup-1", finish: finisher[boxoffice.ScheduleTopUp](nil), decode: decode[boxoffice.ScheduleTopUp],
 		limits: scheduleLimits, pricedPer: perRun},
 }
 
@@ -229,19 +229,19 @@ func (c *Catalog) prepare(ctx context.Context, requester boxoffice.Requester, d 
 		return Prepared{}, fmt.Errorf("prepared input: %w", err)
 	}
 	switch value := value.(type) {
-	case JobContinue:
+	case boxoffice.JobContinue:
 		wallet, err := c.originals.JobPayer(ctx, requester, value.JobID)
 		if err != nil {
 			return Prepared{}, originalError("job", value.JobID, err)
 		}
 		prepared.Payer = &wallet
-	case ScheduleTopUp:
+	case boxoffice.ScheduleTopUp:
 		wallet, err := c.originals.SchedulePayer(ctx, requester, value.ScheduleID)
 		if err != nil {
 			return Prepared{}, originalError("schedule", value.ScheduleID, err)
 		}
 		prepared.Payer, prepared.Runs = &wallet, value.Runs
-	case ScheduleCreate:
+	case boxoffice.ScheduleCreate:
 		prepared.Runs = value.Runs
 	}
 	return prepared.priced(c.policyOf(d.action), d.pricedPer)

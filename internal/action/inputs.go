@@ -2,75 +2,44 @@ package action
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"boxoffice"
 	"boxoffice/internal/strictjson"
 )
 
-// DefaultTemplate is the template of a job or a node that names none.
-const DefaultTemplate = "research"
-
-// JobOpen is the prepared input of job.open.
-type JobOpen struct {
-	Objective string     `json:"objective"`
-	Template  string     `json:"template"`
-	Context   []Document `json:"context,omitempty"`
-	RepoURL   string     `json:"repoUrl,omitempty"` // https, without credentials; empty: nowhere
-}
-
-// Document is a text that a job reads before it starts.
-type Document struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
-}
-
-// JobContinue is the prepared input of job.continue.
-type JobContinue struct {
-	JobID boxoffice.UUID `json:"jobId"`
-	Input string         `json:"input"`
-}
-
-// OracleRequest is the prepared input of oracle.request.
-type OracleRequest struct {
-	Question  string   `json:"question"`
-	PanelSize int      `json:"panelSize"`
-	Options   []string `json:"options,omitempty"` // none: the panel answers freely
-	Context   string   `json:"context,omitempty"`
-}
-
-// ScheduleCreate is the prepared input of schedule.create.
-type ScheduleCreate struct {
-	Action          string               `json:"action"` // job.open or oracle.request
-	Input           json.RawMessage      `json:"input"`  // prepared, of that action
-	IntervalMinutes int64                `json:"intervalMinutes"`
-	Runs            int64                `json:"runs"`
-	StartAt         *boxoffice.Timestamp `json:"startAt,omitempty"` // nil or past: on admission
-	Missed          string               `json:"missed,omitempty"`  // skip, which is what empty means too, or catch_up
-}
-
-// ScheduleTopUp is the prepared input of schedule.topup.
-type ScheduleTopUp struct {
-	ScheduleID boxoffice.UUID `json:"scheduleId"`
-	Runs       int64          `json:"runs"`
-}
-
-// Decode reads a prepared input back into the value of its action: a JobOpen,
-// JobContinue, LaunchOpen, OracleRequest, WorkflowOpen, ScheduleCreate or
-// ScheduleTopUp.
-func Decode(action string, prepared []byte) (any, error) {
+// Decode reads a prepared input back into the type of its action, such as
+// boxoffice.JobOpen.
+func Decode(action string, prepared []byte) (boxoffice.Input, error) {
 	d, ok := define(action)
 	if !ok {
 		return nil, fmt.Errorf("action %q is unknown", action)
 	}
 	value, err := d.decode(prepared)
+	if err == nil && !complete(value) {
+		err = errors.New("a default is not filled in")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("prepared input of %s: %w", action, err)
 	}
 	return value, nil
 }
 
-func decode[T any](prepared []byte) (any, error) {
+// complete reports whether the members that a requester may leave out, and that
+// preparing fills in, are there.
+func complete(input boxoffice.Input) bool {
+	switch in := input.(type) {
+	case boxoffice.JobOpen:
+		return in.Template != ""
+	case boxoffice.WorkflowOpen:
+		return !slices.ContainsFunc(in.Nodes, func(n boxoffice.WorkflowNode) bool { return n.Template == "" || n.After == nil })
+	}
+	return true
+}
+
+func decode[T boxoffice.Input](prepared []byte) (boxoffice.Input, error) {
 	var value T
 	if err := strictjson.Decode(prepared, &value); err != nil {
 		return nil, err
@@ -78,24 +47,27 @@ func decode[T any](prepared []byte) (any, error) {
 	return value, nil
 }
 
-// finish reads a tidy input and completes it: defaults are filled in and what
-// no schema can express is checked, with a *Refusal for what is refused.
-func finish[T any](c *Catalog, tidied []byte) (any, error) {
-	var value T
-	if err := json.Unmarshal(tidied, &value); err != nil {
-		return nil, fmt.Errorf("input that matches its schema: %w", err)
-	}
-	if incomplete, ok := any(&value).(interface{ complete(*Catalog) error }); ok {
-		if err := incomplete.complete(c); err != nil {
-			return nil, err
+// finisher returns the function that reads a tidy input of type T and completes
+// it: complete, if there is one, fills in defaults and checks what no schema can
+// express. It returns a *Refusal for an input that is refused.
+func finisher[T boxoffice.Input](complete func(*Catalog, *T) error) func(*Catalog, []byte) (boxoffice.Input, error) {
+	return func(c *Catalog, tidied []byte) (boxoffice.Input, error) {
+		var value T
+		if err := json.Unmarshal(tidied, &value); err != nil {
+			return nil, fmt.Errorf("input that matches its schema: %w", err)
 		}
+		if complete != nil {
+			if err := complete(c, &value); err != nil {
+				return nil, err
+			}
+		}
+		return value, nil
 	}
-	return value, nil
 }
 
-func (j *JobOpen) complete(c *Catalog) error {
+func completeJob(c *Catalog, j *boxoffice.JobOpen) error {
 	if j.Template == "" {
-		j.Template = DefaultTemplate
+		j.Template = boxoffice.DefaultTemplate
 	}
 	if j.RepoURL == "" || c.delivers == nil {
 		return nil
@@ -115,9 +87,9 @@ func (m *moment) UnmarshalText(text []byte) error {
 	return err
 }
 
-func finishSchedule(c *Catalog, tidied []byte) (any, error) {
+func finishSchedule(c *Catalog, tidied []byte) (boxoffice.Input, error) {
 	var draft struct {
-		ScheduleCreate
+		boxoffice.ScheduleCreate
 		StartAt *moment `json:"startAt"`
 	}
 	if err := json.Unmarshal(tidied, &draft); err != nil {
@@ -126,9 +98,9 @@ func finishSchedule(c *Catalog, tidied []byte) (any, error) {
 	schedule := draft.ScheduleCreate
 	schedule.StartAt = (*boxoffice.Timestamp)(draft.StartAt)
 
-	finishRun := finish[JobOpen]
+	finishRun := finisher(completeJob)
 	if schedule.Action == boxoffice.ActionOracleRequest {
-		finishRun = finish[OracleRequest]
+		finishRun = finisher[boxoffice.OracleRequest](nil)
 	}
 	run, err := finishRun(c, schedule.Input)
 	if err != nil {

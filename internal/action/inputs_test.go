@@ -20,57 +20,57 @@ func TestPreparedInputs(t *testing.T) {
 	}{
 		{"job with defaults", "job.open", `{"objective":"  write it\n"}`,
 			`{"objective":"write it","template":"research"}`,
-			action.JobOpen{Objective: "write it", Template: "research"}},
+			boxoffice.JobOpen{Objective: "write it", Template: "research"}},
 		{"job with everything", "job.open",
 			`{"template":"skill:build-website","objective":"o","repoUrl":"https://git.example:8443/a/b%20c.git","context":[{"text":" t ","name":" n "}]}`,
 			`{"context":[{"name":"n","text":"t"}],"objective":"o","repoUrl":"https://git.example:8443/a/b%20c.git","template":"skill:build-website"}`,
-			action.JobOpen{Objective: "o", Template: "skill:build-website", RepoURL: "https://git.example:8443/a/b%20c.git", Context: []action.Document{{Name: "n", Text: "t"}}}},
+			boxoffice.JobOpen{Objective: "o", Template: "skill:build-website", RepoURL: "https://git.example:8443/a/b%20c.git", Context: []boxoffice.Document{{Name: "n", Text: "t"}}}},
 		{"job in NFC, without an empty context", "job.open", `{"objective":"cafe\u0301 <&>","context":[]}`,
 			`{"objective":"café <&>","template":"research"}`,
-			action.JobOpen{Objective: "café <&>", Template: "research"}},
+			boxoffice.JobOpen{Objective: "café <&>", Template: "research"}},
 		{"continuation, UUID in capitals", "job.continue", `{"jobId":"0190B8A0-0000-7000-8000-000000000001","input":"\tgo on "}`,
 			`{"input":"go on","jobId":"0190b8a0-0000-7000-8000-000000000001"}`,
-			action.JobContinue{JobID: knownID, Input: "go on"}},
+			boxoffice.JobContinue{JobID: knownID, Input: "go on"}},
 		{"launch", "launch.open", `{"objective":"o","kind":"custom_token","chainId":8453,"pairWith":"eth","name":" Box Office ","symbol":"BOX"}`,
 			`{"chainId":8453,"kind":"custom_token","name":"Box Office","objective":"o","pairWith":"eth","symbol":"BOX"}`,
-			action.LaunchOpen{Objective: "o", Kind: "custom_token", ChainID: 8453, PairWith: "eth", Name: "Box Office", Symbol: "BOX"}},
+			boxoffice.LaunchOpen{Objective: "o", Kind: "custom_token", ChainID: 8453, PairWith: "eth", Name: "Box Office", Symbol: "BOX"}},
 		{"launch without a pairing", "launch.open", `{"objective":"o","kind":"evm_project","chainId":84532}`,
 			`{"chainId":84532,"kind":"evm_project","objective":"o"}`,
-			action.LaunchOpen{Objective: "o", Kind: "evm_project", ChainID: 84532}},
+			boxoffice.LaunchOpen{Objective: "o", Kind: "evm_project", ChainID: 84532}},
 		{"oracle", "oracle.request", `{"question":" why? ","panelSize":5.0,"options":[" a ","b"],"context":" c "}`,
 			`{"context":"c","options":["a","b"],"panelSize":5,"question":"why?"}`,
-			action.OracleRequest{Question: "why?", PanelSize: 5, Options: []string{"a", "b"}, Context: "c"}},
+			boxoffice.OracleRequest{Question: "why?", PanelSize: 5, Options: []string{"a", "b"}, Context: "c"}},
 		{"oracle, number with an exponent", "oracle.request", `{"question":"why?","panelSize":1e2}`,
 			`{"panelSize":100,"question":"why?"}`,
-			action.OracleRequest{Question: "why?", PanelSize: 100}},
+			boxoffice.OracleRequest{Question: "why?", PanelSize: 100}},
 		{"chain, filled in its order", "workflow.open", `{"objective":"o","shape":"chain","nodes":[{"id":"a","objective":"1"},{"id":"b","objective":"2","template":"audit"},{"id":"c","objective":"3"}]}`,
 			`{"nodes":[{"after":[],"id":"a","objective":"1","template":"research"},{"after":["a"],"id":"b","objective":"2","template":"audit"},{"after":["b"],"id":"c","objective":"3","template":"research"}],"objective":"o","shape":"chain"}`,
-			action.WorkflowOpen{Objective: "o", Shape: "chain", Nodes: []action.WorkflowNode{
+			boxoffice.WorkflowOpen{Objective: "o", Shape: "chain", Nodes: []boxoffice.WorkflowNode{
 				{ID: "a", Objective: "1", Template: "research", After: []string{}},
 				{ID: "b", Objective: "2", Template: "audit", After: []string{"a"}},
 				{ID: "c", Objective: "3", Template: "research", After: []string{"b"}},
 			}}},
 		{"dag, where nothing waits by itself", "workflow.open", `{"objective":"o","shape":"dag","nodes":[{"id":"a","objective":"1","after":["b"]},{"id":"b","objective":"2"}]}`,
 			`{"nodes":[{"after":["b"],"id":"a","objective":"1","template":"research"},{"after":[],"id":"b","objective":"2","template":"research"}],"objective":"o","shape":"dag"}`,
-			action.WorkflowOpen{Objective: "o", Shape: "dag", Nodes: []action.WorkflowNode{
+			boxoffice.WorkflowOpen{Objective: "o", Shape: "dag", Nodes: []boxoffice.WorkflowNode{
 				{ID: "a", Objective: "1", Template: "research", After: []string{"b"}},
 				{ID: "b", Objective: "2", Template: "research", After: []string{}},
 			}}},
 		{"schedule of jobs, its input prepared, its start in UTC", "schedule.create",
 			`{"action":"job.open","input":{"objective":" o "},"intervalMinutes":30,"runs":1,"startAt":"2026-11-20T13:20:00.1239+01:20"}`,
 			`{"action":"job.open","input":{"objective":"o","template":"research"},"intervalMinutes":30,"runs":1,"startAt":"2026-11-20T12:00:00.123Z"}`,
-			action.ScheduleCreate{Action: "job.open", Input: json.RawMessage(`{"objective":"o","template":"research"}`), IntervalMinutes: 30, Runs: 1, StartAt: &start}},
+			boxoffice.ScheduleCreate{Action: "job.open", Input: json.RawMessage(`{"objective":"o","template":"research"}`), IntervalMinutes: 30, Runs: 1, StartAt: &start}},
 		{"schedule of oracles", "schedule.create",
 			`{"action":"oracle.request","input":{"question":"q ","panelSize":100},"intervalMinutes":10,"runs":1000000}`,
 			`{"action":"oracle.request","input":{"panelSize":100,"question":"q"},"intervalMinutes":10,"runs":1000000}`,
-			action.ScheduleCreate{Action: "oracle.request", Input: json.RawMessage(`{"panelSize":100,"question":"q"}`), IntervalMinutes: 10, Runs: 1000000}},
+			boxoffice.ScheduleCreate{Action: "oracle.request", Input: json.RawMessage(`{"panelSize":100,"question":"q"}`), IntervalMinutes: 10, Runs: 1000000}},
 		{"schedule that catches up", "schedule.create",
 			`{"action":"job.open","input":{"objective":"o"},"intervalMinutes":30,"runs":1,"missed":"catch_up"}`,
 			`{"action":"job.open","input":{"objective":"o","template":"research"},"intervalMinutes":30,"missed":"catch_up","runs":1}`,
-			action.ScheduleCreate{Action: "job.open", Input: json.RawMessage(`{"objective":"o","template":"research"}`), IntervalMinutes: 30, Runs: 1, Missed: "catch_up"}},
+			boxoffice.ScheduleCreate{Action: "job.open", Input: json.RawMessage(`{"objective":"o","template":"research"}`), IntervalMinutes: 30, Runs: 1, Missed: "catch_up"}},
 		{"top-up", "schedule.topup", `{"scheduleId":"0190B8A0-0000-7000-8000-000000000001","runs":7}`,
 			`{"runs":7,"scheduleId":"0190b8a0-0000-7000-8000-000000000001"}`,
-			action.ScheduleTopUp{ScheduleID: knownID, Runs: 7}},
+			boxoffice.ScheduleTopUp{ScheduleID: knownID, Runs: 7}},
 	}
 	c := catalog(t, nil)
 	for _, tt := range tests {
@@ -90,6 +90,36 @@ func TestPreparedInputs(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// A typed input without its optional members is taken as it is marshalled.
+func TestTypedInputs(t *testing.T) {
+	job := boxoffice.JobOpen{Objective: "o"}
+	schedule, err := boxoffice.NewScheduleCreate(job, 30, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := catalog(t, nil)
+	for _, input := range []boxoffice.Input{
+		job,
+		boxoffice.JobContinue{JobID: knownID, Input: "go on"},
+		boxoffice.LaunchOpen{Objective: "o", Kind: boxoffice.LaunchCustomToken, ChainID: 8453},
+		boxoffice.OracleRequest{Question: "why?", PanelSize: 5},
+		boxoffice.WorkflowOpen{Objective: "o", Shape: boxoffice.ShapeChain, Nodes: []boxoffice.WorkflowNode{
+			{ID: "a", Objective: "1"}, {ID: "b", Objective: "2"},
+		}},
+		schedule,
+		boxoffice.ScheduleTopUp{ScheduleID: knownID, Runs: 7},
+		boxoffice.RawInput{Action: boxoffice.ActionJobOpen, JSON: json.RawMessage(`{"objective":"o"}`)},
+	} {
+		document, err := json.Marshal(input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := prepare(c, input.ActionName(), string(document)); err != nil {
+			t.Errorf("%T: %s: %v", input, document, err)
+		}
 	}
 }
 

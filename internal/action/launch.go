@@ -9,17 +9,7 @@ import (
 	"boxoffice"
 )
 
-// LaunchOpen is the prepared input of launch.open.
-type LaunchOpen struct {
-	Objective string `json:"objective"`
-	Kind      string `json:"kind"`
-	ChainID   uint64 `json:"chainId"`
-	PairWith  string `json:"pairWith,omitempty"`
-	Name      string `json:"name,omitempty"`
-	Symbol    string `json:"symbol,omitempty"`
-}
-
-func (l *LaunchOpen) complete(c *Catalog) error {
+func completeLaunch(c *Catalog, l *boxoffice.LaunchOpen) error {
 	launches := c.Launches()
 	if launches == nil {
 		return refuse(boxoffice.RefusedLaunchesUnavailable, "this service launches on no chain now")
@@ -73,7 +63,7 @@ func checkLaunches(launches *boxoffice.Launches) error {
 			return fmt.Errorf("chain %d offers no kind", chain.ChainID)
 		}
 		for _, kind := range chain.Kinds {
-			if err := askable(LaunchOpen{Kind: kind, ChainID: chain.ChainID}); err != nil {
+			if err := askable(boxoffice.LaunchOpen{Kind: kind, ChainID: chain.ChainID}); err != nil {
 				return fmt.Errorf("chain %d, kind %q: %w", chain.ChainID, kind, err)
 			}
 		}
@@ -85,7 +75,7 @@ func checkLaunches(launches *boxoffice.Launches) error {
 				if !slices.Contains(chain.Kinds, kind) {
 					return fmt.Errorf("chain %d, pairing %s: the chain does not offer %q", chain.ChainID, pairing.PairWith, kind)
 				}
-				if err := askable(LaunchOpen{Kind: kind, ChainID: chain.ChainID, PairWith: pairing.PairWith}); err != nil {
+				if err := askable(boxoffice.LaunchOpen{Kind: kind, ChainID: chain.ChainID, PairWith: pairing.PairWith}); err != nil {
 					return fmt.Errorf("chain %d, pairing %q: %w", chain.ChainID, pairing.PairWith, err)
 				}
 			}
@@ -94,7 +84,7 @@ func checkLaunches(launches *boxoffice.Launches) error {
 	return nil
 }
 
-func askable(launch LaunchOpen) error {
+func askable(launch boxoffice.LaunchOpen) error {
 	launch.Objective = "any"
 	if problems := violations(boxoffice.ActionLaunchOpen, parse(encode(launch)), nil); problems != nil {
 		return errors.New(problems[0].Path + " " + problems[0].Message)

@@ -7,23 +7,13 @@ import (
 	"boxoffice"
 )
 
-// WorkflowOpen is the prepared input of workflow.open. Its nodes have different
-// ids and wait for each other without a cycle; those of a chain form one line,
-// in any order.
-type WorkflowOpen struct {
-	Objective string         `json:"objective"`
-	Shape     string         `json:"shape"` // boxoffice.ShapeChain or ShapeDAG
-	Nodes     []WorkflowNode `json:"nodes"`
-}
-
-// WorkflowNode is a step of a workflow. When prepared its After is never nil.
-type WorkflowNode = boxoffice.WorkflowNode
-
-func (w *WorkflowOpen) complete(*Catalog) error {
+// completeWorkflow fills in templates and what each node comes after, and checks
+// that the nodes form the graph that the shape names.
+func completeWorkflow(_ *Catalog, w *boxoffice.WorkflowOpen) error {
 	for i := range w.Nodes {
 		node := &w.Nodes[i]
 		if node.Template == "" {
-			node.Template = DefaultTemplate
+			node.Template = boxoffice.DefaultTemplate
 		}
 		if node.After != nil {
 			continue
@@ -58,7 +48,7 @@ func (w *WorkflowOpen) complete(*Catalog) error {
 
 // findCycle returns the ids along a cycle, its first one again at the end, or
 // nil if there is none.
-func findCycle(nodes []WorkflowNode, after map[string][]string) []string {
+func findCycle(nodes []boxoffice.WorkflowNode, after map[string][]string) []string {
 	done := make(map[string]bool, len(nodes))
 	var path []string
 	var visit func(id string) []string
@@ -89,7 +79,7 @@ func findCycle(nodes []WorkflowNode, after map[string][]string) []string {
 
 // checkChain refuses an acyclic graph that is not one line: a node that waits
 // for two, two that wait for the same one, or a second node that waits for none.
-func checkChain(nodes []WorkflowNode) error {
+func checkChain(nodes []boxoffice.WorkflowNode) error {
 	first := ""
 	followers := make(map[string]string, len(nodes))
 	for _, node := range nodes {

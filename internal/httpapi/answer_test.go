@@ -194,7 +194,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		listed:  []work.Job{job(0)},
 		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, PanelSize: 5}},
 		workflows: work.Workflow{Workflow: boxoffice.Workflow{
-			ID: anyID, State: boxoffice.JobQueued, Shape: "chain", JobID: anyID, Nodes: []boxoffice.WorkflowNode{{After: []string{}}},
+			ID: anyID, State: boxoffice.JobQueued, Shape: "chain", JobID: anyID, Nodes: []boxoffice.WorkflowNode{{Template: "research", After: []string{}}},
 		}},
 		schedules: work.Schedule{Schedule: boxoffice.Schedule{
 			ID: anyID, State: boxoffice.ScheduleEnded, Action: "job.open", Input: []byte(`{}`), IntervalMinutes: 30, RunsBought: 1,

@@ -93,33 +93,29 @@ func Open(ctx context.Context, tx work.Tx, owner work.Owner, name string, prepar
 }
 
 // open carries a prepared input over into the work that it asks for.
-func open(ctx context.Context, tx work.Tx, owner work.Owner, input any, now boxoffice.Timestamp) (work.Opened, error) {
+func open(ctx context.Context, tx work.Tx, owner work.Owner, input boxoffice.Input, now boxoffice.Timestamp) (work.Opened, error) {
 	switch in := input.(type) {
-	case action.JobOpen:
+	case boxoffice.JobOpen:
 		brief := work.Brief{RepoURL: in.RepoURL}
 		for _, document := range in.Context {
 			brief.Context = append(brief.Context, work.Document(document))
 		}
 		return work.OpenJob(ctx, tx, owner, in.Template, in.Objective, nil, brief, now)
-	case action.JobContinue:
+	case boxoffice.JobContinue:
 		return work.ContinueJob(ctx, tx, owner, in.JobID, in.Input, now)
-	case action.LaunchOpen:
+	case boxoffice.LaunchOpen:
 		brief := work.Brief{ChainID: in.ChainID, PairWith: in.PairWith, Name: in.Name, Symbol: in.Symbol}
 		return work.OpenJob(ctx, tx, owner, launchTemplate, in.Objective, &in.Kind, brief, now)
-	case action.OracleRequest:
+	case boxoffice.OracleRequest:
 		oracle := boxoffice.Oracle{Question: in.Question, PanelSize: in.PanelSize, Options: in.Options, Context: in.Context}
 		return work.OpenOracle(ctx, tx, owner, oracle, now)
-	case action.WorkflowOpen:
-		nodes := make([]boxoffice.WorkflowNode, len(in.Nodes))
-		for i, node := range in.Nodes {
-			nodes[i] = boxoffice.WorkflowNode(node)
-		}
-		return work.OpenWorkflow(ctx, tx, owner, in.Objective, in.Shape, nodes, now)
-	case action.ScheduleCreate:
+	case boxoffice.WorkflowOpen:
+		return work.OpenWorkflow(ctx, tx, owner, in.Objective, in.Shape, in.Nodes, now)
+	case boxoffice.ScheduleCreate:
 		return work.CreateSchedule(ctx, tx, owner, work.Recurrence{
 			Action: in.Action, Input: in.Input, IntervalMinutes: in.IntervalMinutes, Runs: in.Runs, StartAt: in.StartAt, Missed: in.Missed,
 		}, now)
-	case action.ScheduleTopUp:
+	case boxoffice.ScheduleTopUp:
 		return work.TopUpSchedule(ctx, tx, in.ScheduleID, in.Runs, now)
 	}
 	return work.Opened{}, fmt.Errorf("order: no work for input of type %T", input)
