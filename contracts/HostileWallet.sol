@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title A contract wallet that answers isValidSignature in the wrong ways that services have to survive.
-/// @notice It answers Permit2 in one way and everybody else in another, as anybody tells it. It looks at no signature.
+/// @title A contract wallet whose isValidSignature misbehaves on demand, for tests of what a service has to survive.
+/// @notice Anybody may choose how it answers Permit2 and how it answers other callers. It checks no signature.
 contract HostileWallet {
     enum Answer {
         Accept,
         Refuse, // another value than the magic one
         Revert,
-        BurnGas, // all that it is given
+        BurnGas, // all the gas of the call
         InvalidOpcode,
         Nothing, // 0 bytes
         Short, // the magic value alone, 4 bytes
         Long, // the magic value in 64 bytes
-        Dirty, // the magic value and more in its word
-        Flood, // as many bytes as its gas pays for
-        AcceptUnpaid // where no gas is paid for: in a simulation, and in no transaction
+        Dirty, // the magic value with a further bit set in its word
+        Flood, // as many bytes as the gas pays for
+        AcceptUnpaid // accept if the gas price is 0, which is so in a simulation and never in a transaction
     }
 
     address private constant PERMIT2 = 0x000000000022D473030F116dDEE9F6B43aC78BA3;
@@ -57,7 +57,7 @@ contract HostileWallet {
         } else if (how == Answer.Dirty) {
             word |= bytes32(uint256(1));
         } else if (how == Answer.Flood) {
-            // A word of memory costs 3 gas and its square over 512 words.
+            // n words of memory cost 3n + n²/512 gas, so the gas runs out before this many bytes are returned.
             length = gasleft();
         }
         assembly {

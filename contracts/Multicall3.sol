@@ -20,7 +20,7 @@ contract Multicall3 {
         bytes returnData;
     }
 
-    /// @notice Makes every call; one that fails and may not fail reverts them all.
+    /// @notice Makes every call. A failed call reverts them all, unless its allowFailure is true.
     function aggregate3(Call3[] calldata calls) external payable returns (Result[] memory returnData) {
         returnData = new Result[](calls.length);
         for (uint256 i = 0; i < calls.length; ++i) {
@@ -31,7 +31,7 @@ contract Multicall3 {
         }
     }
 
-    /// @notice Makes every call; with `requireSuccess` the first failure reverts them all.
+    /// @notice Makes every call. With `requireSuccess` a failed call reverts them all.
     function tryAggregate(bool requireSuccess, Call[] calldata calls)
         external
         payable
@@ -45,7 +45,7 @@ contract Multicall3 {
         }
     }
 
-    /// @notice Makes every call, none of which may fail.
+    /// @notice Makes every call. A failed call reverts them all.
     function aggregate(Call[] calldata calls)
         external
         payable

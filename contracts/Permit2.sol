@@ -64,8 +64,8 @@ contract Permit2 {
         _transfer(permit, transferDetails, owner, message, signature);
     }
 
-    /// @notice Like permitTransferFrom, with a further struct that the owner signed.
-    /// @param witness The EIP-712 hash of that struct.
+    /// @notice Does what permitTransferFrom does for a signature that also covers another struct, the witness.
+    /// @param witness The EIP-712 hash of the witness.
     /// @param witnessTypeString The rest of the type after "deadline,": the witness field, a closing parenthesis, and
     ///        the referenced types in alphabetical order.
     function permitWitnessTransferFrom(
@@ -83,7 +83,7 @@ contract Permit2 {
         _transfer(permit, transferDetails, owner, message, signature);
     }
 
-    /// @notice Spends nonces of the caller without a transfer: every bit of `mask` in the word.
+    /// @notice Marks nonces of the caller as spent without a transfer: the bits that `mask` has in the word.
     function invalidateUnorderedNonces(uint256 wordPos, uint256 mask) external {
         nonceBitmap[msg.sender][wordPos] |= mask;
         emit UnorderedNonceInvalidation(msg.sender, wordPos, mask);
@@ -114,7 +114,7 @@ contract Permit2 {
         nonceBitmap[owner][nonce >> 8] = word | bit;
     }
 
-    /// @dev 65 bytes are r, s, v; 64 bytes are the compact form of EIP-2098. An owner with code answers by EIP-1271.
+    /// @dev 65 bytes are r, s, v; 64 bytes are the compact form of EIP-2098. An owner with code is asked by EIP-1271.
     function _verify(address owner, bytes32 digest, bytes calldata signature) private view {
         if (owner.code.length != 0) {
             bytes4 answer = IERC1271(owner).isValidSignature(digest, signature);
@@ -140,7 +140,7 @@ contract Permit2 {
         if (signer != owner) revert InvalidSigner();
     }
 
-    /// @dev Takes tokens that answer nothing as well as those that answer true.
+    /// @dev Accepts tokens whose transferFrom returns nothing and tokens whose transferFrom returns true.
     function _move(address token, address from, address to, uint256 amount) private {
         (bool ok, bytes memory answer) =
             token.call(abi.encodeWithSignature("transferFrom(address,address,uint256)", from, to, amount));

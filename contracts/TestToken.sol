@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title The dev chain's payment token: ERC-20 with EIP-2612 permit, and minting for everyone.
+/// @title The dev chain's payment token: ERC-20 with EIP-2612 permit, and anybody may mint it.
 /// @notice For development only: anybody may mint any amount.
 /// @dev The runtime code is placed by a genesis allocation, so it has no constructor and no immutables. Genesis
 ///      also writes balances and allowances: storage slots 0 to 3 are, in the order of declaration below,
@@ -31,7 +31,7 @@ contract TestToken {
     error ERC2612ExpiredSignature(uint256 deadline);
     error ERC2612InvalidSigner(address signer, address owner);
 
-    /// @notice Creates `amount` for `to`: the faucet.
+    /// @notice Creates `amount` for `to`. Anybody may call it.
     function mint(address to, uint256 amount) external {
         if (to == address(0)) revert ERC20InvalidReceiver(to);
         totalSupply += amount;
@@ -47,7 +47,7 @@ contract TestToken {
         return true;
     }
 
-    /// @notice Moves `value` under the caller's allowance. The largest allowance is never reduced.
+    /// @notice Moves `value` under the caller's allowance. An allowance of 2^256-1 is unlimited and is not reduced.
     function transferFrom(address from, address to, uint256 value) external returns (bool) {
         uint256 allowed = allowance[from][msg.sender];
         if (allowed != type(uint256).max) {
@@ -65,7 +65,7 @@ contract TestToken {
         return true;
     }
 
-    /// @notice EIP-2612: an allowance by signature, open to any caller.
+    /// @notice EIP-2612: sets an allowance that `owner` signed. Anybody may submit the signature.
     function permit(
         address owner,
         address spender,

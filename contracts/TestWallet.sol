@@ -2,10 +2,10 @@
 pragma solidity 0.8.37;
 
 /// @title A contract wallet (EIP-1271) with one owner, who signs 65 bytes for it.
-/// @notice An account that delegates its code to this contract (EIP-7702) has no owner in its storage: its own key is
-///         the owner.
-/// @dev It accepts its owner's signature over the bare hash. A wallet for use binds its own address into what is
-///      signed: two wallets of one owner would accept each other's signatures.
+/// @notice An account that delegates its code to this contract (EIP-7702) has no owner in its storage. Its own key is
+///         then the owner.
+/// @dev It accepts its owner's signature over the bare hash, so two wallets of one owner accept each other's
+///      signatures. A wallet for real use includes its own address in what is signed.
 contract TestWallet {
     bytes4 private constant ACCEPTED = 0x1626ba7e;
     bytes4 private constant REFUSED = 0xffffffff;
@@ -24,7 +24,7 @@ contract TestWallet {
         return _owner == address(0) ? address(this) : _owner;
     }
 
-    /// @notice Calls as this wallet; reverts as the call does.
+    /// @notice Makes a call from this wallet. If the call reverts, this reverts with the same data.
     function execute(address target, uint256 value, bytes calldata data) external returns (bytes memory answer) {
         if (msg.sender != owner()) revert OnlyOwner();
         bool ok;

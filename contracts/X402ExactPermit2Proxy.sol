@@ -41,8 +41,8 @@ interface IERC20Permit {
 }
 
 /// @title Settles x402 "exact" payments through Permit2, compatible with the x402 exact proxy.
-/// @notice The payer signs a Permit2 transfer whose spender is this contract and whose witness names the recipient, so
-///         whoever calls can neither redirect the payment nor change the amount.
+/// @notice The payer signs a Permit2 transfer whose spender is this contract and whose witness names the recipient.
+///         Anybody may submit it, but a caller cannot change the recipient or the amount.
 /// @dev Same ABI, events and errors as the contract at 0x402085c248EeA27D92E8b30b2C58ed07f9E20001.
 contract X402ExactPermit2Proxy {
     struct Witness {
@@ -96,8 +96,8 @@ contract X402ExactPermit2Proxy {
         emit Settled();
     }
 
-    /// @notice Like settle, after giving Permit2 its allowance by the owner's EIP-2612 signature.
-    /// @dev A permit that fails is told in an event and does not stop the payment: the allowance may be there already.
+    /// @notice Sets Permit2's allowance with the owner's EIP-2612 signature, then does what settle does.
+    /// @dev If the permit fails, an event says so and the payment goes on: the allowance may exist already.
     function settleWithPermit(
         EIP2612Permit calldata permit2612,
         ISignatureTransfer.PermitTransferFrom calldata permit,

@@ -1,5 +1,5 @@
 // Package contracts holds the compiled Solidity of the dev chain: a test token, contracts compatible with Permit2, the
-// x402 exact proxy and Multicall3, and wallets that tests deploy. Sources and their reproducible build lie beside this file.
+// x402 exact proxy and Multicall3, and wallets that tests deploy. README.md says how to build them again.
 package contracts
 
 import (
@@ -13,22 +13,22 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// The addresses that the originals have on every chain, and ours on the dev chain.
+// The addresses of the original contracts on every chain. Ours have the same addresses on the dev chain.
 var (
 	Permit2Address    = common.HexToAddress("0x000000000022D473030F116dDEE9F6B43aC78BA3")
 	ExactProxyAddress = common.HexToAddress("0x402085c248EeA27D92E8b30b2C58ed07f9E20001")
 	Multicall3Address = common.HexToAddress("0xcA11bde05977b3631167028862bE2a173976CA11")
 )
 
-// A Contract is one compiled contract. Treat it as read-only: every caller shares it.
+// A Contract is one compiled contract. All callers share it, so do not change it.
 type Contract struct {
 	Name         string        `json:"contractName"`
 	Compiler     string        `json:"solc"`         // the exact solc version
 	SourceSHA256 string        `json:"sourceSha256"` // of the .sol file, lowercase hex
 	ABI          abi.ABI       `json:"abi"`
 	Creation     hexutil.Bytes `json:"bytecode"`
-	// Runtime needs no constructor and no immutables, a wallet's owner apart: a genesis allocation can place it at any
-	// address.
+	// Runtime is the code without constructor. It has no immutables, except a wallet's owner, so a genesis allocation
+	// can place it at any address.
 	Runtime hexutil.Bytes `json:"deployedBytecode"`
 }
 
@@ -56,10 +56,10 @@ func Multicall3() *Contract { return multicall3() }
 // Wallet is a contract wallet (EIP-1271) with one owner, also for an account to delegate its code to (EIP-7702).
 func Wallet() *Contract { return wallet() }
 
-// HostileWallet is a contract wallet that answers in whatever wrong way it is told.
+// HostileWallet is a contract wallet whose isValidSignature misbehaves as a test tells it to.
 func HostileWallet() *Contract { return hostile() }
 
-// How a HostileWallet answers isValidSignature, as its method "answer" takes it; see its source.
+// How a HostileWallet answers isValidSignature: the arguments of its method "answer". Its source explains each.
 const (
 	Accept uint8 = iota
 	Refuse
@@ -77,7 +77,8 @@ const (
 //go:embed artifacts/*.json
 var artifacts embed.FS
 
-// artifact panics on a file that is missing or malformed, since the binary was then built wrong.
+// artifact reads a compiled contract on first use. It panics if the file is missing or malformed: then the program
+// was built wrongly.
 func artifact(name string) func() *Contract {
 	return sync.OnceValue(func() *Contract {
 		text, err := artifacts.ReadFile("artifacts/" + name + ".json")

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The selectors are those of the deployed originals: a contract of ours with another interface would pass its own
-// tests and fail on a real chain.
+// The selectors have to be those of the deployed originals. If they differed, code that works on the dev chain would
+// fail on a real chain.
 func TestSelectorsOfTheOriginals(t *testing.T) {
 	for _, tc := range []struct {
 		contract *contracts.Contract
@@ -87,9 +87,9 @@ func TestSelectorsOfTheOriginals(t *testing.T) {
 	}
 }
 
-// A source edited without a rebuild is noticed with Go alone; that the bytecode is what the source compiles to is
-// checked by build.mjs.
-func TestArtifactsAreOfTheseSources(t *testing.T) {
+// This test needs Go alone and fails if a source was changed without a rebuild. build.mjs --check compiles the sources
+// and compares the bytecode.
+func TestArtifactsMatchSources(t *testing.T) {
 	sources, err := filepath.Glob("*.sol")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,8 @@ func TestArtifactsAreOfTheseSources(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, c := range []*contracts.Contract{
-		contracts.TestToken(), contracts.Permit2(), contracts.ExactProxy(), contracts.Multicall3(), contracts.Wallet(), contracts.HostileWallet(),
+		contracts.TestToken(), contracts.Permit2(), contracts.ExactProxy(), contracts.Multicall3(),
+		contracts.Wallet(), contracts.HostileWallet(),
 	} {
 		got[c.Name] = c.SourceSHA256
 	}
