@@ -313,7 +313,7 @@ func unaffordable(ctx context.Context, s *service) error {
 	if _, err := s.spike(ctx, 100); err != nil {
 		return err
 	}
-	if err := s.logged(ctx, "the settlement wallet cannot settle"); err != nil {
+	if err := s.logged(ctx, "payments cannot be settled"); err != nil {
 		return err
 	}
 	_, err := s.buy(ctx, 1)
@@ -323,7 +323,7 @@ func unaffordable(ctx context.Context, s *service) error {
 	if err := errors.Join(s.setBaseFee(ctx, params.GWei), s.mine(ctx, 1)); err != nil {
 		return err
 	}
-	if err := s.logged(ctx, "the settlement wallet can settle again"); err != nil {
+	if err := s.logged(ctx, "payments can be settled"); err != nil {
 		return err
 	}
 	return s.finish(ctx, first, s.start(ctx, 1))

@@ -17,7 +17,7 @@ func TestClockJumps(t *testing.T) {
 		for step := range 4 {
 			t.Run(fmt.Sprint(jump, step), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, func(s *setup) { s.settler.LeaseFor = time.Second })
+				w := newWorld(t, func(s *setup) { s.settler.Rounds.LeaseFor = time.Second })
 				at := func(n int) {
 					if n == step {
 						w.jump(jump)

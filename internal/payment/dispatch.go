@@ -20,16 +20,16 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	limit := min(s.MaxBatch, s.Wallet.MaxBatch())
 	if len(open) < s.MaxInFlight {
 		var err error
-		if waiting, err = s.Store.Waiting(ctx, s.ChainID, limit+min(len(s.alone), maxAlone)); err != nil {
+		if waiting, err = s.Store.Waiting(ctx, s.ChainID, limit+min(len(s.isolated), maxIsolated)); err != nil {
 			return err
 		}
-		waiting = s.turn(waiting, limit, s.slotsAlone()-len(open))
+		waiting = s.chooseWaiting(waiting, limit, s.isolatedSlots()-len(open))
 	}
-	together, alone, doubts, err := s.sort(ctx, v, open, waiting)
+	together, alone, undecided, err := s.classify(ctx, v, open, waiting)
 	if err != nil {
 		return err
 	}
-	failed := s.conclude(ctx, v, doubts)
+	failed := s.resolve(ctx, v, undecided)
 	if len(together)+len(alone)+len(open) == 0 {
 		return failed
 	}
@@ -39,22 +39,22 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 		return errors.Join(failed, err)
 	}
 	if len(together) > 0 && len(open) < s.MaxInFlight {
-		if open, err = s.send(ctx, open, nextNonce(consumed, open), together); err != nil {
+		if open, err = s.sendBatch(ctx, open, nextNonce(consumed, open), together); err != nil {
 			return errors.Join(failed, err)
 		}
 	}
 	for _, intent := range alone {
-		if len(open) >= s.slotsAlone() {
+		if len(open) >= s.isolatedSlots() {
 			break
 		}
-		if open, err = s.send(ctx, open, nextNonce(consumed, open), []Intent{intent}); err != nil {
+		if open, err = s.sendBatch(ctx, open, nextNonce(consumed, open), []Intent{intent}); err != nil {
 			return errors.Join(failed, err)
 		}
 	}
 	// A reorganisation can leave a nonce behind that blocks the slots after it.
 	if gap := nextNonce(consumed, open); slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce > gap }) {
 		s.Log.WarnContext(ctx, "a nonce of the settlement wallet is missing before open slots; an empty transaction fills it", "walletNonce", gap)
-		if open, err = s.send(ctx, open, gap, nil); err != nil {
+		if open, err = s.sendBatch(ctx, open, gap, nil); err != nil {
 			return errors.Join(failed, err)
 		}
 	}
@@ -64,24 +64,24 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	return failed
 }
 
-// slotsAlone is how many slots may be open after one that carries an intent
+// isolatedSlots is how many slots may be open after one that carries an intent
 // alone: the last is for those that go together, or none.
-func (s *Settler) slotsAlone() int { return max(1, s.MaxInFlight-1) }
+func (s *Settler) isolatedSlots() int { return max(1, s.MaxInFlight-1) }
 
-// maxAlone is how many intents that go alone are read beside a full round. More
+// maxIsolated is how many intents that go alone are read beside a full round. More
 // of them than that hold up those that go together.
-const maxAlone = 1000
+const maxIsolated = 1000
 
-// turn chooses whose turn it is among those that wait, oldest first: as many as
+// chooseWaiting chooses whose turn it is among those that wait, oldest first: as many as
 // are looked at in a round. Of those that were found to go alone they are no
 // more than find a slot, or the others would wait for all of them. Whoever is
 // distrusted needs none.
-func (s *Settler) turn(waiting []Intent, limit, slots int) (turn []Intent) {
+func (s *Settler) chooseWaiting(waiting []Intent, limit, slots int) (turn []Intent) {
 	alone := map[boxoffice.UUID]bool{} // who does not wait any more is forgotten
 	for _, intent := range waiting {
-		if s.alone[intent.ID] {
+		if s.isolated[intent.ID] {
 			alone[intent.ID] = true
-			if _, distrusted := s.twoFaced[intent.Permit.From]; !distrusted {
+			if _, distrusted := s.reverting[intent.Permit.From]; !distrusted {
 				if slots <= 0 {
 					continue
 				}
@@ -92,13 +92,13 @@ func (s *Settler) turn(waiting []Intent, limit, slots int) (turn []Intent) {
 			turn = append(turn, intent)
 		}
 	}
-	s.alone = alone
+	s.isolated = alone
 	return turn
 }
 
-// sort finds the intents that would settle, in one transaction or alone, and
-// makes doubts of those that would not.
-func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Intent) (together, alone []Intent, doubts []doubt, err error) {
+// classify finds the intents that would settle, in one transaction or alone, and
+// makes undecided of those that would not.
+func (s *Settler) classify(ctx context.Context, v view, open []Slot, waiting []Intent) (together, alone []Intent, undecided []unresolved, err error) {
 	if len(waiting) == 0 {
 		return nil, nil, nil, nil
 	}
@@ -111,35 +111,35 @@ func (s *Settler) sort(ctx context.Context, v view, open []Slot, waiting []Inten
 			return nil, nil, nil, fmt.Errorf("the node that judged the payments is at block %d, behind block %d", at, needed)
 		}
 	}
-	s.findTwoFaced(ctx, waiting, standings)
-	promised := promises(open)
+	s.noteReverting(ctx, waiting, standings)
+	committed := committedBy(open)
 	for i, intent := range waiting {
 		standing := &standings[i]
 		// Code can burn the gas of its neighbours; others failed among theirs.
 		if standing.Code || intent.Reverts > 0 {
-			s.alone[intent.ID] = true
+			s.isolated[intent.ID] = true
 		}
 		switch {
 		case standing.Spent:
-			doubts = append(doubts, doubt{intent: intent})
+			undecided = append(undecided, unresolved{intent: intent})
 		case standing.Failure != nil:
-			doubts = append(doubts, doubt{intent, standing.Failure})
-		case intent.Reverts >= s.MaxTries, s.suspects(intent, *standing):
-			doubts = append(doubts, doubt{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
-		case promised.exceed(standing.Balance, intent.Permit):
+			undecided = append(undecided, unresolved{intent, standing.Failure})
+		case intent.Reverts >= s.MaxTries, s.refuses(intent, *standing):
+			undecided = append(undecided, unresolved{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
+		case committed.overdraws(standing.Balance, intent.Permit):
 			// It waits for what is on its way: together they would overdraw the owner.
-		case s.alone[intent.ID]:
+		case s.isolated[intent.ID]:
 			alone = append(alone, intent)
 		default:
 			together = append(together, intent)
 		}
 	}
-	return together, alone, doubts, nil
+	return together, alone, undecided, nil
 }
 
-// send puts a batch into a slot and broadcasts it. A batch that is too large
+// sendBatch puts a batch into a slot and broadcasts it. A batch that is too large
 // for a block, or for what the wallet holds, goes by halves: the rest waits.
-func (s *Settler) send(ctx context.Context, open []Slot, nonce uint64, batch []Intent) ([]Slot, error) {
+func (s *Settler) sendBatch(ctx context.Context, open []Slot, nonce uint64, batch []Intent) ([]Slot, error) {
 	slot, err := s.openSlot(ctx, nonce, batch)
 	for len(batch) > 1 && (errors.Is(err, ErrBatch) || errors.Is(err, ErrWalletEmpty)) {
 		batch = batch[:len(batch)/2]
@@ -184,13 +184,13 @@ func nextNonce(consumed uint64, open []Slot) uint64 {
 	return consumed
 }
 
-// promised is what open slots will move, by owner and token.
-type promised map[account]boxoffice.Amount
+// committed is what open slots will move, by owner and token.
+type committed map[account]boxoffice.Amount
 
 type account struct{ owner, token common.Address }
 
-func promises(open []Slot) promised {
-	sums := promised{}
+func committedBy(open []Slot) committed {
+	sums := committed{}
 	for _, slot := range open {
 		for _, intent := range slot.Intents {
 			permit := intent.Permit
@@ -203,8 +203,8 @@ func promises(open []Slot) promised {
 	return sums
 }
 
-// exceed reports whether an owner has promises and not enough for another.
-func (p promised) exceed(balance boxoffice.Amount, permit Permit) bool {
+// overdraws reports whether an owner has promises and not enough for another.
+func (p committed) overdraws(balance boxoffice.Amount, permit Permit) bool {
 	key := account{permit.From, permit.Permitted.Token}
 	sum, some := p[key]
 	if !some {

@@ -302,7 +302,7 @@ func TestLaggingNodes(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(s *setup) { s.settler.RecheckEvery = time.Second })
+			w := newWorld(t, func(s *setup) { s.settler.ReviewEvery = time.Second })
 			random := rand.New(rand.NewPCG(seed, 1))
 			lag := make(chan bool, 1)
 			lag <- false

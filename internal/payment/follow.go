@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"boxoffice"
 	"boxoffice/internal/crash"
 
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// follow looks at every open slot and returns those that stay open.
-func (s *Settler) follow(ctx context.Context, v view) (open []Slot, err error) {
+// followSlots looks at every open slot and returns those that stay open.
+func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err error) {
 	slots, err := s.Store.Slots(ctx, s.ChainID, s.Wallet.Address())
 	if err != nil || len(slots) == 0 {
 		return nil, err
@@ -36,7 +35,7 @@ func (s *Settler) follow(ctx context.Context, v view) (open []Slot, err error) {
 	for _, slot := range slots {
 		mine := receipts[:len(slot.Txs)]
 		receipts = receipts[len(slot.Txs):]
-		closed, err := s.followSlot(ctx, v, slot, mined(mine), consumed)
+		closed, err := s.followSlot(ctx, v, slot, minedReceipt(mine), consumed)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("slot %d: %w", slot.WalletNonce, err))
 		}
@@ -47,7 +46,7 @@ func (s *Settler) follow(ctx context.Context, v view) (open []Slot, err error) {
 	return open, errors.Join(failures...)
 }
 
-func mined(receipts []*Receipt) *Receipt {
+func minedReceipt(receipts []*Receipt) *Receipt {
 	i := slices.IndexFunc(receipts, func(r *Receipt) bool { return r != nil })
 	if i < 0 {
 		return nil
@@ -65,11 +64,11 @@ func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Re
 	case slot.WalletNonce < consumed:
 		s.Log.ErrorContext(ctx, "a transaction that this service did not sign used a nonce of the settlement wallet; its payments are sent again",
 			"walletNonce", slot.WalletNonce)
-		err := s.settle(ctx, &slot.ID, verdicts(slot.Intents, OutcomeReleased))
+		err := s.settle(ctx, &slot.ID, decisionsFor(slot.Intents, OutcomeReleased))
 		return err == nil, err
 	}
 	last := slot.Txs[len(slot.Txs)-1]
-	if tried := (due{last.SignedAt.Time()}); !tried.at(s.Now(), s.BumpAfter) {
+	if !passed(last.SignedAt.Time(), s.Now(), s.BumpAfter) {
 		return false, s.Wallet.Broadcast(ctx, last)
 	}
 	bumped, err := s.Wallet.Sign(ctx, permits(slot.Intents), slot.WalletNonce, &last)
@@ -99,7 +98,7 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 	if err != nil {
 		return err
 	}
-	decisions, settled := s.match(slot, receipt, spent)
+	decisions, settled := s.matchTransfers(slot, receipt, spent)
 	if settled < count(spent) {
 		// Somebody else spent a nonce. If that was in an earlier block, the
 		// transfers here are of its twins of the same payer and amount.
@@ -109,7 +108,7 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 			for i := range spent {
 				spent[i] = spent[i] && !before[i]
 			}
-			decisions, settled = s.match(slot, receipt, spent)
+			decisions, settled = s.matchTransfers(slot, receipt, spent)
 		case !errors.Is(err, ErrRefused): // a node without the old state leaves the twins alike
 			return err
 		}
@@ -125,11 +124,11 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 	return nil
 }
 
-// match gives each spent intent its own transfer of the receipt: the calls and
+// matchTransfers gives each spent intent its own transfer of the receipt: the calls and
 // their logs have one order.
-func (s *Settler) match(slot Slot, receipt *Receipt, spent []bool) (decisions []Decision, settled int) {
+func (s *Settler) matchTransfers(slot Slot, receipt *Receipt, spent []bool) (decisions []Decision, settled int) {
 	unclaimed := slices.Clone(receipt.Transfers)
-	decisions = verdicts(slot.Intents, OutcomeReverted)
+	decisions = decisionsFor(slot.Intents, OutcomeReverted)
 	for i, intent := range slot.Intents {
 		own := slices.IndexFunc(unclaimed, intent.movedBy)
 		if spent[i] && own >= 0 {
@@ -147,23 +146,7 @@ func (i *Intent) movedBy(t Transfer) bool {
 		t.To == i.Permit.Witness.To && t.Amount == i.Permit.Permitted.Amount
 }
 
-func (s *Settler) evidence(t Transfer) *Evidence {
-	return &Evidence{TxHash: t.TxHash, LogIndex: t.LogIndex, BlockNumber: t.BlockNumber, SettledAt: boxoffice.At(s.Now())}
-}
-
-func (s *Settler) settle(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision) error {
-	if err := s.Store.Settle(ctx, slotID, decisions, boxoffice.At(s.Now())); err != nil {
-		return err
-	}
-	crash.At(crash.DecisionsSaved)
-	if s.Decided != nil {
-		s.Decided()
-	}
-	crash.At(crash.DecisionsTold)
-	return nil
-}
-
-func verdicts(intents []Intent, verdict Outcome) []Decision {
+func decisionsFor(intents []Intent, verdict Outcome) []Decision {
 	decisions := make([]Decision, len(intents))
 	for i, intent := range intents {
 		decisions[i] = Decision{IntentID: intent.ID, Outcome: verdict}

@@ -138,9 +138,6 @@ var ErrCredited = errors.New("payment: the transfer is credited to another payme
 
 // Store is what the settler keeps. Every method is one transaction.
 type Store interface {
-	// Lease makes holder the settler called name until the given moment, unless
-	// another holds it at now. It returns ErrStale if another does.
-	Lease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) error
 	// Waiting returns the oldest waiting intents of a chain.
 	Waiting(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
 	// Slots returns the open slots of a wallet by rising nonce.
@@ -223,6 +220,14 @@ type Receipt struct {
 // answer: it keeps no state of so old a block, for one.
 var ErrRefused = errors.New("payment: the node refused the question")
 
+// Standings says how permits stand.
+type Standings interface {
+	// Standing says of each permit how it stands at the newest block and
+	// whether settling all of them in this order would work for it. It asks the
+	// owners of the first permits about their approvals, where there are some.
+	Standing(ctx context.Context, permits []Permit, approvals ...Approval) ([]Standing, error)
+}
+
 // Chain reads an EVM chain. An error means that the chain did not answer; it
 // never says anything about a payment. Where a method names a block, a node
 // that does not know this block yet is an error: of many nodes behind one
@@ -232,10 +237,7 @@ type Chain interface {
 	Head(ctx context.Context) (Head, error)
 	// BlockTime returns the timestamp of a block in Unix seconds.
 	BlockTime(ctx context.Context, number uint64) (uint64, error)
-	// Standing says of each permit how it stands at the newest block and
-	// whether settling all of them in this order would work for it. It asks the
-	// owners of the first permits about their approvals, where there are some.
-	Standing(ctx context.Context, permits []Permit, approvals ...Approval) ([]Standing, error)
+	Standings
 	// Spent says of each permit whether its nonce was spent as of a block.
 	Spent(ctx context.Context, permits []Permit, block uint64) ([]bool, error)
 	// Receipts returns the receipt of each transaction, nil for one that is not

@@ -120,7 +120,7 @@ func TestChaos(t *testing.T) {
 			w := newWorld(t, func(s *setup) {
 				s.settler.Confirmations = 1 + seed%3
 				s.settler.MaxBatch = 4
-				s.settler.RecheckEvery = 3 * time.Second
+				s.settler.ReviewEvery = 3 * time.Second
 				s.settler.BumpAfter = 6 * time.Second
 			})
 			chaos(w, rand.New(rand.NewPCG(seed, 2)), 120)

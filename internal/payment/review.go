@@ -11,61 +11,90 @@ import (
 
 // Intents that one review looks at: of those that failed and of those that settled.
 const (
-	reviewFailed  = 100
-	reviewSettled = 1000
+	maxReviewFailed  = 100
+	maxReviewSettled = 1000
 )
 
-// review looks, now and then, at what was decided and may not be the last word.
-func (s *Settler) review(ctx context.Context, v view) error {
-	if !s.past.at(s.Now(), s.RecheckEvery) {
-		return nil
+// reviewDue reports whether it is time to review, and if so begins the next
+// interval.
+func (d *Decider) reviewDue() bool {
+	now := d.Now()
+	due := passed(d.lastReview, now, d.ReviewEvery)
+	if due {
+		d.lastReview = now
 	}
-	s.past.last = s.Now()
-	doubtful, err := s.Store.Unresolved(ctx, s.ChainID, reviewFailed)
-	if err != nil {
-		return err
-	}
-	cases := make([]doubt, len(doubtful))
-	for i, intent := range doubtful {
-		cases[i] = doubt{intent: intent}
-	}
-	return errors.Join(s.conclude(ctx, v, cases), s.checkSettled(ctx, v))
+	return due
 }
 
-// checkSettled notices that the chain has taken back what it had confirmed. A
-// slot whose wallet nonce is free again is open again. An intent whose slot was
-// mined otherwise, or that somebody else had settled, waits again. Their orders
-// stay paid.
-func (s *Settler) checkSettled(ctx context.Context, v view) error {
-	first := v.confirmed - min(v.confirmed, s.ReorgDepth)
-	settled, err := s.History.Settled(ctx, s.ChainID, first, reviewSettled)
+// review looks again, every ReviewEvery, at what was decided and may not be the
+// last word.
+func (s *Settler) review(ctx context.Context, v view) error {
+	if !s.reviewDue() {
+		return nil
+	}
+	failed := s.reviewFailed(ctx, v)
+	err := s.reopenSlots(ctx, v)
+	if err == nil {
+		err = s.reviewSettled(ctx, v)
+	}
+	return errors.Join(failed, err)
+}
+
+// reviewFailed looks again at failed intents that are not final: another
+// transaction may have settled them, or their permit is dead by now.
+func (d *Decider) reviewFailed(ctx context.Context, v view) error {
+	failed, err := d.Store.Unresolved(ctx, d.ChainID, maxReviewFailed)
 	if err != nil {
 		return err
 	}
-	if len(settled) > 0 && settled[0].Evidence.BlockNumber > v.confirmed {
-		return nil // this view is older than what was concluded
+	cases := make([]unresolved, len(failed))
+	for i, intent := range failed {
+		cases[i] = unresolved{intent: intent}
+	}
+	return d.resolve(ctx, v, cases)
+}
+
+// reviewSettled lets settled intents wait again whose transfer a reorganisation
+// removed. It looks at those whose block a reorganisation may still remove.
+func (d *Decider) reviewSettled(ctx context.Context, v view) error {
+	if older, err := d.isOlder(ctx, v); err != nil || older {
+		return err
+	}
+	settled, err := d.History.Settled(ctx, d.ChainID, v.confirmed-min(v.confirmed, d.ReorgDepth), maxReviewSettled)
+	if err != nil {
+		return err
+	}
+	return d.undo(ctx, v, settled)
+}
+
+// isOlder reports whether an intent was settled by a block that the view does not
+// have as confirmed. Such a view does not show what a reorganisation removed.
+func (d *Decider) isOlder(ctx context.Context, v view) (bool, error) {
+	later, err := d.History.Settled(ctx, d.ChainID, v.confirmed+1, 1)
+	return len(later) > 0, err
+}
+
+// reopenSlots opens the closed slots again whose wallet nonces the chain gave
+// back: a reorganisation deeper than the confirmations removed their
+// transactions. Their orders stay paid.
+func (s *Settler) reopenSlots(ctx context.Context, v view) error {
+	if older, err := s.isOlder(ctx, v); err != nil || older {
+		return err
 	}
 	consumed, err := s.Wallet.Nonce(ctx, v.confirmed)
 	if err != nil {
 		return err
 	}
 	reopened, err := s.History.ReopenSlots(ctx, s.ChainID, s.Wallet.Address(), consumed)
-	if err != nil {
-		return err
-	}
-	if reopened > 0 {
-		s.Log.ErrorContext(ctx, "a reorganisation deeper than the confirmations took transactions back; they are sent again",
+	if err == nil && reopened > 0 {
+		s.Log.ErrorContext(ctx, "a reorganisation deeper than the confirmations removed transactions; they are sent again",
 			"slots", reopened, "fromWalletNonce", consumed)
-		settled, err = s.History.Settled(ctx, s.ChainID, first, reviewSettled)
-		if err != nil {
-			return err
-		}
 	}
-	return s.undo(ctx, v, settled)
+	return err
 }
 
 // undo lets settled intents wait again whose transfer no block has any more.
-func (s *Settler) undo(ctx context.Context, v view, settled []Intent) error {
+func (d *Decider) undo(ctx context.Context, v view, settled []Intent) error {
 	var hashes []common.Hash
 	place := map[common.Hash]int{}
 	for _, intent := range settled {
@@ -77,7 +106,7 @@ func (s *Settler) undo(ctx context.Context, v view, settled []Intent) error {
 	if len(hashes) == 0 {
 		return nil
 	}
-	receipts, err := s.Chain.Receipts(ctx, hashes, v.confirmed)
+	receipts, err := d.Chain.Receipts(ctx, hashes, v.confirmed)
 	if err != nil {
 		return err
 	}
@@ -110,12 +139,12 @@ func (s *Settler) undo(ctx context.Context, v view, settled []Intent) error {
 		}
 		undone = append(undone, twins...)
 		for _, intent := range twins {
-			s.Log.ErrorContext(ctx, "a reorganisation took a settled payment back; its order stays paid, and it is settled again while its permit lives",
+			d.Log.ErrorContext(ctx, "a reorganisation took a settled payment back; its order stays paid, and it is settled again while its permit lives",
 				"intent", intent.ID, "order", intent.OrderID, "tx", key.tx, "block", intent.Evidence.BlockNumber)
 		}
 	}
 	if len(undone) == 0 {
 		return nil
 	}
-	return s.settle(ctx, nil, verdicts(undone, OutcomeUndone))
+	return d.settle(ctx, nil, decisionsFor(undone, OutcomeUndone))
 }

@@ -32,20 +32,15 @@ type Verifier struct{ VerifierConfig }
 
 // VerifierConfig is what a Verifier needs.
 type VerifierConfig struct {
-	Chain       Chain
+	Standings   Standings
 	Commitments Commitments
-	KeysOnly    bool         // Chain does not tell who has code: every signature has to be that of a key
-	Ready       func() error // why no payment can be settled now; nil: always one can
+	KeysOnly    bool         // Standings do not tell who has code: every signature has to be that of a key
+	Ready       func() error // returns why no payment can be settled now
 	Now         func() time.Time
 }
 
 // NewVerifier returns a Verifier.
-func NewVerifier(c VerifierConfig) *Verifier {
-	if c.Ready == nil {
-		c.Ready = func() error { return nil }
-	}
-	return &Verifier{c}
-}
+func NewVerifier(c VerifierConfig) *Verifier { return &Verifier{c} }
 
 // Verified is a payment that passed every check.
 type Verified struct {
@@ -123,7 +118,7 @@ func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit,
 	if err != nil {
 		return 0, err
 	}
-	standings, err := v.Chain.Standing(ctx, []Permit{permit}, signed.asks...)
+	standings, err := v.Standings.Standing(ctx, []Permit{permit}, signed.asks...)
 	if err != nil {
 		return 0, err
 	}

@@ -85,7 +85,7 @@ func TestWalletChangesItsMind(t *testing.T) {
 	}
 	w.tell(wallet, contracts.Accept)
 	w.settleAs(devchain.PayerKey(), fickle.Permit)
-	w.advance(w.config.RecheckEvery)
+	w.advance(w.config.ReviewEvery)
 	w.round()
 	w.want(fickle, boxoffice.Paid, "")
 	w.audit()

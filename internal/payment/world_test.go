@@ -74,10 +74,15 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 		})
 	}
 	s.evm = evm.Config{RequestTimeout: 5 * time.Second, Now: w.now, GasPerSettle: 250_000}
+	logger := slog.New(slog.NewTextHandler(w.log, nil))
 	s.settler = payment.SettlerConfig{
-		Holder: "test", Confirmations: 1, ReorgDepth: 16, MaxBatch: 50, MaxInFlight: 4, MaxTries: 3,
-		BumpAfter: 30 * time.Second, LeaseFor: time.Minute, RecheckEvery: 15 * time.Second,
-		PollEvery: 10 * time.Millisecond, Now: w.now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+		Decider: payment.NewDecider(payment.DeciderConfig{
+			Confirmations: 1, ReorgDepth: 16, ReviewEvery: 15 * time.Second, Now: w.now, Log: logger,
+		}),
+		MaxBatch: 50, MaxInFlight: 4, MaxTries: 3, BumpAfter: 30 * time.Second,
+		Rounds: payment.LoopConfig{
+			Holder: "test", LeaseFor: time.Minute, RecheckEvery: 15 * time.Second, PollEvery: 10 * time.Millisecond, Now: w.now, Log: logger,
+		},
 	}
 	for _, c := range change {
 		c(&s)
@@ -100,13 +105,16 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	t.Cleanup(func() { w.store.Close() })
 	w.config = s.settler
 	w.config.ChainID, w.config.Chain, w.config.Wallet = w.dev.ChainID().Uint64(), w.chain, w.wallet
-	w.config.Store, w.config.History, w.config.Costs = w.store, w.store, w.store
+	w.config.Store, w.config.History, w.config.Costs, w.config.Rounds.Leases = w.store, w.store, w.store, w.store
 	w.restart()
 	return w
 }
 
 // restart forgets everything that is not in the store.
-func (w *world) restart() { w.settler = payment.NewSettler(w.config) }
+func (w *world) restart() {
+	w.config.Decider = payment.NewDecider(w.config.DeciderConfig)
+	w.settler = payment.NewSettler(w.config)
+}
 
 func (w *world) must(err error) {
 	w.Helper()

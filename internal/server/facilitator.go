@@ -61,7 +61,7 @@ func (s *Server) openFacilitator(ctx context.Context) (err error) {
 	door := facilitator.New(facilitator.Config{
 		ChainID: s.Chain.ID, Store: s.store,
 		Verifier: payment.NewVerifier(payment.VerifierConfig{
-			Chain: s.verifyingChain(), Commitments: s.store, Now: s.Now,
+			Standings: s.standings(), Commitments: s.store, Now: s.Now,
 			Ready: func() error { return s.settler.Ready() },
 		}),
 		Signer: crypto.PubkeyToAddress(s.Key.PublicKey),

@@ -83,7 +83,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		Store:   s.store,
 		Actions: catalog,
 		Verifier: payment.NewVerifier(payment.VerifierConfig{
-			Chain: s.verifyingChain(), Commitments: s.store, KeysOnly: s.chain == nil, Now: s.Now,
+			Standings: s.standings(), Commitments: s.store, KeysOnly: s.chain == nil, Now: s.Now,
 			Ready: func() error { return s.settler.Ready() },
 		}),
 		BaseURL: s.BaseURL, ServiceName: s.ServiceName, ChainID: s.Chain.ID,
@@ -294,15 +294,13 @@ func (s *Server) chainHealth() error {
 	return errUnchecked
 }
 
-// checkedChain takes no payment before the chain is known to be the right one.
-type checkedChain struct {
-	payment.Chain
-	server *Server
-}
+// checkedStandings accepts no payment before the chain is known to be the
+// configured one.
+type checkedStandings struct{ server *Server }
 
-func (c checkedChain) Standing(ctx context.Context, permits []payment.Permit, approvals ...payment.Approval) ([]payment.Standing, error) {
+func (c checkedStandings) Standing(ctx context.Context, permits []payment.Permit, approvals ...payment.Approval) ([]payment.Standing, error) {
 	if err := c.server.chainHealth(); err != nil {
 		return nil, err
 	}
-	return c.Chain.Standing(ctx, permits, approvals...)
+	return c.server.chain.Standing(ctx, permits, approvals...)
 }

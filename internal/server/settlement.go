@@ -74,12 +74,13 @@ func (s *Server) dialChain(ctx context.Context, asset common.Address) (err error
 	return err
 }
 
-// verifyingChain is what payments are verified with.
-func (s *Server) verifyingChain() payment.Chain {
+// standings says how the permits of payments stand: by the chain, or by the
+// facilitator where no RPC node is configured.
+func (s *Server) standings() payment.Standings {
 	if s.chain == nil {
 		return remote.Standings{Client: s.facilitatorClient(), Token: s.token(), MaxTimeout: time.Duration(s.Payment.MaxTimeout)}
 	}
-	return checkedChain{s.chain, s}
+	return checkedStandings{s}
 }
 
 func (s *Server) token() x402.Extra {
@@ -98,28 +99,30 @@ func (s *Server) facilitatorClient() *remote.Client {
 
 // openSettlement makes the settler that the configuration asks for.
 func (s *Server) openSettlement(decided func()) {
-	config := payment.SettlerConfig{
-		ChainID: s.Chain.ID, Chain: s.chain, Store: s.store, History: s.store, Costs: s.store,
-		Holder: string(boxoffice.NewUUID()), Confirmations: s.Chain.Confirmations, ReorgDepth: s.Chain.ReorgDepth,
-		MaxBatch: s.Settlement.MaxBatch, MaxInFlight: s.Settlement.MaxInFlight, MaxTries: s.Settlement.MaxTries,
-		GatherFor: time.Duration(s.Settlement.Gather), PollEvery: time.Duration(s.Settlement.Poll),
-		BumpAfter: time.Duration(s.Settlement.BumpAfter), LeaseFor: time.Duration(s.Settlement.Lease),
-		RecheckEvery: time.Duration(s.Settlement.Recheck),
-		Decided:      decided, Now: s.Now, Log: s.Log,
+	var decider *payment.Decider
+	if s.chain != nil {
+		decider = payment.NewDecider(payment.DeciderConfig{
+			ChainID: s.Chain.ID, Chain: s.chain, Store: s.store, History: s.store,
+			Confirmations: s.Chain.Confirmations, ReorgDepth: s.Chain.ReorgDepth, ReviewEvery: time.Duration(s.Settlement.Recheck),
+			Decided: decided, Now: s.Now, Log: s.Log,
+		})
 	}
-	if s.Settlement.Via != ViaFacilitator {
-		config.Wallet = s.chain.Wallet(s.Key)
-		s.settler = payment.NewSettler(config)
+	rounds := payment.LoopConfig{
+		Leases: s.store, Holder: string(boxoffice.NewUUID()), LeaseFor: time.Duration(s.Settlement.Lease),
+		PollEvery: time.Duration(s.Settlement.Poll), RecheckEvery: time.Duration(s.Settlement.Recheck), Now: s.Now, Log: s.Log,
+	}
+	if s.Settlement.Via == ViaFacilitator {
+		s.settler = remote.NewSettler(remote.SettlerConfig{
+			ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Exposures: s.store, Decider: decider,
+			MaxInFlight: s.Settlement.Facilitator.MaxInFlight, RetryEvery: time.Duration(s.Settlement.Facilitator.Retry),
+			Decided: decided, Rounds: rounds,
+		})
 		return
 	}
-	var observer *payment.Observer
-	if s.chain != nil {
-		observer = payment.NewObserver(config)
-	}
-	s.settler = remote.NewSettler(remote.SettlerConfig{
-		ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Exposures: s.store, Observer: observer,
-		Holder: config.Holder, MaxInFlight: s.Settlement.Facilitator.MaxInFlight, PollEvery: config.PollEvery,
-		RetryEvery: time.Duration(s.Settlement.Facilitator.Retry), LeaseFor: config.LeaseFor, CheckEvery: config.RecheckEvery,
-		Decided: decided, Now: s.Now, Log: s.Log,
+	rounds.GatherFor = time.Duration(s.Settlement.Gather)
+	s.settler = payment.NewSettler(payment.SettlerConfig{
+		Decider: decider, Wallet: s.chain.Wallet(s.Key), Costs: s.store,
+		MaxBatch: s.Settlement.MaxBatch, MaxInFlight: s.Settlement.MaxInFlight, MaxTries: s.Settlement.MaxTries,
+		BumpAfter: time.Duration(s.Settlement.BumpAfter), Rounds: rounds,
 	})
 }

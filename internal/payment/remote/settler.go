@@ -5,9 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"boxoffice"
@@ -30,18 +28,19 @@ type Exposures interface {
 type SettlerConfig struct {
 	ChainID     uint64
 	Client      *Client
-	Store       payment.Store
+	Store       Store
 	Exposures   Exposures
-	Observer    *payment.Observer // decides by the chain; nil: no node is configured, and the facilitator's word decides
-	Holder      string            // names this process in the lease
-	MaxInFlight int               // calls open at once
-	PollEvery   time.Duration     // how often the store and the chain are asked
-	RetryEvery  time.Duration     // how long to wait before a payment is handed over again; longer each time
-	LeaseFor    time.Duration     // how long a process that fell silent keeps the others out
-	CheckEvery  time.Duration     // how often the facilitator is asked what it supports
-	Decided     func()            // called after intents were decided; may be nil
-	Now         func() time.Time
-	Log         *slog.Logger
+	Decider     *payment.Decider // decides by the chain; nil: no RPC node is configured, and the facilitator's answer decides
+	MaxInFlight int              // calls open at once
+	RetryEvery  time.Duration    // how long to wait before a payment is handed over again; longer each time
+	Decided     func()           // called after intents were decided by the facilitator's answer; may be nil
+	Rounds      payment.LoopConfig
+}
+
+// Store is the part of payment.Store that a Settler needs.
+type Store interface {
+	Waiting(ctx context.Context, chainID uint64, limit int) ([]payment.Intent, error)
+	Settle(ctx context.Context, slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) error
 }
 
 // Settler carries saved intents to a facilitator until their outcome is known.
@@ -54,13 +53,10 @@ type SettlerConfig struct {
 //	   └───────────────────┘    Open, Declined: asked again in the same bytes
 type Settler struct {
 	SettlerConfig
-	wake   chan struct{}
-	calls  sync.WaitGroup
-	mu     sync.Mutex
-	asked  map[boxoffice.UUID]*asking
-	last   time.Time // the last Check
-	ready  atomic.Pointer[error]
-	health atomic.Pointer[error]
+	*payment.Loop
+	calls sync.WaitGroup
+	mu    sync.Mutex
+	asked map[boxoffice.UUID]*asking
 }
 
 // asking is what the process remembers of an intent.
@@ -74,112 +70,32 @@ type asking struct {
 
 // NewSettler returns a Settler.
 func NewSettler(c SettlerConfig) *Settler {
-	s := &Settler{SettlerConfig: c, wake: make(chan struct{}, 1), asked: map[boxoffice.UUID]*asking{}}
-	unchecked := errors.New("the facilitator has not been asked yet what it supports")
-	s.ready.Store(&unchecked)
+	s := &Settler{SettlerConfig: c, asked: map[boxoffice.UUID]*asking{}}
+	s.Loop = payment.NewLoop(c.Rounds, payment.Work{
+		Lease:     fmt.Sprintf("facilitator/%d", c.ChainID),
+		Check:     func(ctx context.Context) (bool, error) { return true, c.Client.Check(ctx) },
+		Unchecked: errors.New("the facilitator has not been asked yet what it supports"),
+		Round:     s.settleRound,
+		Finish:    s.calls.Wait,
+	})
 	return s
 }
 
-// Wake tells the settler that an intent is waiting.
-func (s *Settler) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+// maxWaiting is how many waiting intents a round looks at.
+const maxWaiting = 1000
 
-// Ready returns why the facilitator cannot settle a new payment, nil if it
-// could when it was last asked.
-func (s *Settler) Ready() error { return *s.ready.Load() }
-
-// Health returns why the last round failed, or why the facilitator cannot
-// settle; nil if all is well.
-func (s *Settler) Health() error {
-	if err := s.health.Load(); err != nil && *err != nil {
-		return *err
-	}
-	return s.Ready()
-}
-
-// Run settles until ctx ends. A round that fails is logged and tried again.
-func (s *Settler) Run(ctx context.Context) {
-	defer func() {
-		s.calls.Wait()
-		s.yield(context.WithoutCancel(ctx))
-	}()
-	poll := time.NewTicker(s.PollEvery)
-	defer poll.Stop()
-	for {
-		err := s.Round(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			s.Log.WarnContext(ctx, "settlement round failed; it will be tried again", "err", err)
-		}
-		s.health.Store(&err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-poll.C:
-		case <-s.wake:
-		}
-	}
-}
-
-// waitingAtOnce is how many waiting intents a round looks at.
-const waitingAtOnce = 1000
-
-// Round hands over what is due and decides what can be decided. The calls run
-// beside it and wake the next round.
-func (s *Settler) Round(ctx context.Context) error {
-	s.check(ctx)
-	err := s.lease(ctx, s.LeaseFor)
-	if errors.Is(err, payment.ErrStale) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	waiting, err := s.Store.Waiting(ctx, s.ChainID, waitingAtOnce)
+// settleRound hands over the intents that are due and decides what can be
+// decided. The calls run beside it, and each wakes the next round.
+func (s *Settler) settleRound(ctx context.Context) error {
+	waiting, err := s.Store.Waiting(ctx, s.ChainID, maxWaiting)
 	if err != nil {
 		return err
 	}
 	s.handOver(ctx, waiting)
-	if s.Observer != nil {
-		return s.Observer.Decide(ctx, waiting, s.refusals())
+	if s.Decider != nil {
+		return s.Decider.Decide(ctx, waiting, s.refusals())
 	}
-	return s.believe(ctx, waiting)
-}
-
-func (s *Settler) check(ctx context.Context) {
-	before := s.Ready()
-	if age := s.Now().Sub(s.last); before == nil && age >= 0 && age < s.CheckEvery {
-		return
-	}
-	s.last = s.Now()
-	err := s.Client.Check(ctx)
-	if ctx.Err() != nil {
-		return
-	}
-	switch {
-	case err != nil && before == nil:
-		s.Log.ErrorContext(ctx, "the facilitator cannot settle; no payment is taken until it can", "err", err)
-	case err == nil && before != nil:
-		s.Log.InfoContext(ctx, "the facilitator settles on this chain")
-	}
-	s.ready.Store(&err)
-}
-
-func (s *Settler) lease(ctx context.Context, length time.Duration) error {
-	now := boxoffice.At(s.Now())
-	return s.Store.Lease(ctx, fmt.Sprintf("facilitator/%d", s.ChainID), s.Holder, now, now+boxoffice.Timestamp(length.Milliseconds()))
-}
-
-func (s *Settler) yield(ctx context.Context) {
-	if err := s.lease(ctx, 0); err != nil && !errors.Is(err, payment.ErrStale) {
-		s.Log.WarnContext(ctx, "the settlement lease was not given back; it runs out by itself", "err", err)
-	}
+	return s.decideByAnswers(ctx, waiting)
 }
 
 // handOver starts a call for each waiting intent that is due, and forgets those
@@ -196,7 +112,7 @@ func (s *Settler) handOver(ctx context.Context, waiting []payment.Intent) {
 			open++
 		}
 	}
-	now := s.Now()
+	now := s.Rounds.Now()
 	for _, intent := range waiting {
 		a := known[intent.ID]
 		if a == nil {
@@ -236,12 +152,12 @@ func (s *Settler) ask(ctx context.Context, intent payment.Intent, a *asking) {
 		}
 	}
 	if ctx.Err() == nil {
-		s.Log.InfoContext(ctx, "facilitator asked to settle", "intent", intent.ID, "outcome", answer.Outcome, "reason", answer.Reason, "detail", answer.Detail)
+		s.Rounds.Log.InfoContext(ctx, "facilitator asked to settle", "intent", intent.ID, "outcome", answer.Outcome, "reason", answer.Reason, "detail", answer.Detail)
 	}
 	s.mu.Lock()
 	pause := s.RetryEvery << min(a.tries-1, 6)
 	a.open, a.heard, a.clean = false, &answer, !before
-	a.next = s.Now().Add(max(pause, min(answer.RetryAfter, maxRetryAfter)))
+	a.next = s.Rounds.Now().Add(max(pause, min(answer.RetryAfter, maxRetryAfter)))
 	s.mu.Unlock()
 	s.Wake()
 }
@@ -264,9 +180,9 @@ func (s *Settler) refusals() map[boxoffice.UUID]*payment.Rejection {
 // never took is given up, if no chain can be asked: blocks may trail the clock.
 const afterDeadline = 2 * time.Minute
 
-// believe decides by the facilitator's word. None of its failures is final:
+// decideByAnswers decides by the facilitator's word. None of its failures is final:
 // that a permit is dead only the chain can tell.
-func (s *Settler) believe(ctx context.Context, waiting []payment.Intent) error {
+func (s *Settler) decideByAnswers(ctx context.Context, waiting []payment.Intent) error {
 	var failures []error
 	for _, intent := range waiting {
 		s.mu.Lock()
@@ -277,7 +193,7 @@ func (s *Settler) believe(ctx context.Context, waiting []payment.Intent) error {
 		}
 		decision := payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeFailed, Reason: string(a.heard.Reason)}
 		deadline, fits := intent.Permit.Deadline.Uint64()
-		late := fits && s.Now().Add(-afterDeadline).Unix() > int64(deadline)
+		late := fits && s.Rounds.Now().Add(-afterDeadline).Unix() > int64(deadline)
 		switch {
 		case a.heard.Outcome == Settled:
 			decision = payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeSettled, Evidence: s.word(intent, *a.heard)}
@@ -285,7 +201,7 @@ func (s *Settler) believe(ctx context.Context, waiting []payment.Intent) error {
 		case a.heard.Outcome == Declined && a.clean && late:
 		default:
 			if late {
-				s.Log.ErrorContext(ctx, "a payment may have been settled and the facilitator does not tell; configure chain.rpc_url to let the chain decide",
+				s.Rounds.Log.ErrorContext(ctx, "a payment may have been settled and the facilitator does not tell; configure chain.rpc_url to let the chain decide",
 					"intent", intent.ID, "order", intent.OrderID, "reason", a.heard.Reason)
 			}
 			continue
@@ -296,11 +212,11 @@ func (s *Settler) believe(ctx context.Context, waiting []payment.Intent) error {
 }
 
 func (s *Settler) apply(ctx context.Context, decision payment.Decision) error {
-	err := s.Store.Settle(ctx, nil, []payment.Decision{decision}, boxoffice.At(s.Now()))
+	err := s.Store.Settle(ctx, nil, []payment.Decision{decision}, boxoffice.At(s.Rounds.Now()))
 	if err != nil {
 		return err
 	}
-	s.Log.InfoContext(ctx, "payment decided by the facilitator's word", "intent", decision.IntentID, "verdict", decision.Outcome, "reason", decision.Reason)
+	s.Rounds.Log.InfoContext(ctx, "payment decided by the facilitator's word", "intent", decision.IntentID, "verdict", decision.Outcome, "reason", decision.Reason)
 	if s.Decided != nil {
 		s.Decided()
 	}
@@ -316,6 +232,6 @@ func (s *Settler) word(intent payment.Intent, answer Answer) *payment.Evidence {
 	return &payment.Evidence{
 		TxHash:    answer.Transaction,
 		LogIndex:  uint(1<<62 | binary.BigEndian.Uint64(crypto.Keccak256(intent.Permit.From[:], digest[:]))>>2),
-		SettledAt: boxoffice.At(s.Now()),
+		SettledAt: boxoffice.At(s.Rounds.Now()),
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"boxoffice"
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
-
-	"github.com/ethereum/go-ethereum/common"
 )
 
 // Standings stands in for the chain in a payment.Verifier where no node is
@@ -24,9 +22,9 @@ type Standings struct {
 	MaxTimeout time.Duration // as in a challenge
 }
 
-var _ payment.Chain = Standings{}
+var _ payment.Standings = Standings{}
 
-// Standing implements payment.Chain. The terms that the permits accepted are
+// Standing implements payment.Standings. The terms that the permits accepted are
 // written again from the permits: the verifier has found them equal. Whether an
 // owner has code and what it approves a facilitator does not tell.
 func (s Standings) Standing(ctx context.Context, permits []payment.Permit, _ ...payment.Approval) ([]payment.Standing, error) {
@@ -62,26 +60,3 @@ var unlimited = func() boxoffice.Amount {
 	}
 	return most
 }()
-
-var errNoChain = errors.New("no node of the chain is configured")
-
-// Head implements payment.Chain: there is none to ask, as in the methods below.
-func (Standings) Head(context.Context) (payment.Head, error) { return payment.Head{}, errNoChain }
-
-// BlockTime implements payment.Chain.
-func (Standings) BlockTime(context.Context, uint64) (uint64, error) { return 0, errNoChain }
-
-// Spent implements payment.Chain.
-func (Standings) Spent(context.Context, []payment.Permit, uint64) ([]bool, error) {
-	return nil, errNoChain
-}
-
-// Receipts implements payment.Chain.
-func (Standings) Receipts(context.Context, []common.Hash, uint64) ([]*payment.Receipt, error) {
-	return nil, errNoChain
-}
-
-// Transfers implements payment.Chain.
-func (Standings) Transfers(context.Context, common.Address, common.Address, common.Address, uint64, uint64) ([]payment.Transfer, error) {
-	return nil, errNoChain
-}

@@ -11,7 +11,7 @@ import (
 	"boxoffice/internal/payment"
 )
 
-// Lease implements payment.Store. A lease is held until the moment before its
+// Lease implements payment.Leases. A lease is held until the moment before its
 // end; its holder may move the end to any moment.
 func (s *Store) Lease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) error {
 	return s.write(ctx, "lease", func(tx *sql.Tx) error {

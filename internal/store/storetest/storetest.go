@@ -31,6 +31,7 @@ type Store interface {
 	order.Store
 	payment.Store
 	payment.History
+	payment.Leases
 	work.Store
 	engine.Store
 	engine.Schedules

@@ -10,31 +10,31 @@ import (
 // distrustFor is how long an owner is not trusted that was two-faced.
 const distrustFor = time.Hour
 
-// twoFaced remembers owners with code whose payment would settle by every
+// revertingOwners remembers owners with code whose payment would settle by every
 // simulation and did not in a block. Code can tell the one from the other, and
 // answers as it likes: without a memory one wallet would have us pay gas for
 // each order that it makes, for nothing. An owner without code cannot do that
 // for less than it costs us. A restart forgets, and learns for one transaction.
-type twoFaced map[common.Address]time.Time
+type revertingOwners map[common.Address]time.Time
 
-// findTwoFaced finds out who is two-faced.
-func (s *Settler) findTwoFaced(ctx context.Context, waiting []Intent, standings []Standing) {
+// noteReverting finds out who is two-faced.
+func (s *Settler) noteReverting(ctx context.Context, waiting []Intent, standings []Standing) {
 	for i, intent := range waiting {
 		standing := standings[i]
 		if standing.Code && intent.Reverts > 0 && !standing.Spent && standing.Failure == nil {
 			s.Log.WarnContext(ctx, "a wallet with code accepts in simulations and refuses in blocks; its payments are not sent for a while",
 				"wallet", intent.Permit.From, "intent", intent.ID)
-			s.twoFaced[intent.Permit.From] = s.Now()
+			s.reverting[intent.Permit.From] = s.Now()
 		}
 	}
 }
 
-// suspects reports whether a payment that would settle now is not to be sent.
+// refuses reports whether a payment that would settle now is not to be sent.
 // What a reorganisation took back is sent: its order is paid.
-func (s *Settler) suspects(intent Intent, standing Standing) bool {
-	seen, known := s.twoFaced[intent.Permit.From]
+func (s *Settler) refuses(intent Intent, standing Standing) bool {
+	seen, known := s.reverting[intent.Permit.From]
 	if known && s.Now().Sub(seen) >= distrustFor {
-		delete(s.twoFaced, intent.Permit.From)
+		delete(s.reverting, intent.Permit.From)
 		known = false
 	}
 	return known && standing.Code && !intent.Undone()

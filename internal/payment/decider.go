@@ -1,0 +1,110 @@
+package payment
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"boxoffice"
+	"boxoffice/internal/crash"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+// DeciderConfig is what a Decider needs.
+type DeciderConfig struct {
+	ChainID       uint64
+	Chain         Chain
+	Store         Store
+	History       History
+	Confirmations uint64        // blocks that must hold a transfer before it counts, its own included; at least 1
+	ReorgDepth    uint64        // blocks above one that no reorganisation removes
+	ReviewEvery   time.Duration // how often decided intents are looked at again
+	Decided       func()        // called after intents were decided; may be nil
+	Now           func() time.Time
+	Log           *slog.Logger
+}
+
+// Decider decides what became of intents by what the confirmed chain holds: the
+// Transfer of an intent, its spent nonce, its expired deadline. It neither signs
+// nor sends; both settlers use it.
+type Decider struct {
+	DeciderConfig
+	newest     Head           // the newest block that any RPC node told of
+	credited   map[logID]bool // transfers that were found to belong to another intent
+	lastReview time.Time
+}
+
+type logID struct {
+	tx    common.Hash
+	index uint
+}
+
+// NewDecider returns a Decider.
+func NewDecider(c DeciderConfig) *Decider {
+	return &Decider{DeciderConfig: c, credited: map[logID]bool{}}
+}
+
+// Decide decides those of the waiting intents that somebody else carries to the
+// chain and that the chain can say something about. An intent with a refusal
+// fails for it, unless its nonce is spent. Every ReviewEvery it also reviews what
+// was decided before.
+func (d *Decider) Decide(ctx context.Context, waiting []Intent, refusals map[boxoffice.UUID]*Rejection) error {
+	due := d.reviewDue()
+	if len(waiting) == 0 && !due {
+		return nil
+	}
+	v, err := d.readView(ctx)
+	if err != nil {
+		return err
+	}
+	cases := make([]unresolved, len(waiting))
+	for i, intent := range waiting {
+		cases[i] = unresolved{intent: intent, failure: refusals[intent.ID]}
+	}
+	err = d.resolve(ctx, v, cases)
+	if due {
+		err = errors.Join(err, d.reviewFailed(ctx, v), d.reviewSettled(ctx, v))
+	}
+	return err
+}
+
+// view is the part of the chain that one round believes.
+type view struct {
+	head      Head
+	confirmed uint64 // the newest block with the configured confirmations: nothing is decided by later ones
+	buried    uint64 // the newest block that no reorganisation removes: a permit is dead only as of this one
+}
+
+// readView returns the view of the newest block that any RPC node told of. Every
+// further question of the round names a block of the view, so that a node that
+// is behind fails the round and decides nothing.
+func (d *Decider) readView(ctx context.Context) (view, error) {
+	head, err := d.Chain.Head(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	if head.Number >= d.newest.Number {
+		d.newest = head
+	}
+	at := func(depth uint64) uint64 { return d.newest.Number - min(d.newest.Number, depth) }
+	return view{head: d.newest, confirmed: at(d.Confirmations - 1), buried: at(max(d.Confirmations-1, d.ReorgDepth))}, nil
+}
+
+// settle saves decisions and closes their slot, if one is given.
+func (d *Decider) settle(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision) error {
+	if err := d.Store.Settle(ctx, slotID, decisions, boxoffice.At(d.Now())); err != nil {
+		return err
+	}
+	crash.At(crash.DecisionsSaved)
+	if d.Decided != nil {
+		d.Decided()
+	}
+	crash.At(crash.DecisionsTold)
+	return nil
+}
+
+func (d *Decider) evidence(t Transfer) *Evidence {
+	return &Evidence{TxHash: t.TxHash, LogIndex: t.LogIndex, BlockNumber: t.BlockNumber, SettledAt: boxoffice.At(d.Now())}
+}
