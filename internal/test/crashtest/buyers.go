@@ -17,16 +17,15 @@ import (
 	"boxoffice/x402"
 )
 
-// wallet is a requester: a key, a token, and a vault that outlives its clients.
+// wallet is a requester: a key, a token, and a vault that all its clients share.
 type wallet struct {
 	key   *ecdsa.PrivateKey
 	token boxoffice.Token
 	vault client.Vault
 }
 
-// newBuyer returns wallets as they are in the world: some forget when their
-// process ends, and keep it running; some write to disk.
-func newBuyers(dir string, keys []*ecdsa.PrivateKey) ([]*wallet, error) {
+// newWallets gives each key a token and a vault: in turn a vault in a file and one in memory.
+func newWallets(dir string, keys []*ecdsa.PrivateKey) ([]*wallet, error) {
 	wallets := make([]*wallet, len(keys))
 	for i, key := range keys {
 		w := &wallet{key: key, token: boxoffice.NewToken(), vault: client.NewMemoryVault()}
@@ -42,17 +41,18 @@ func newBuyers(dir string, keys []*ecdsa.PrivateKey) ([]*wallet, error) {
 	return wallets, nil
 }
 
-// purchase is one order to buy, and how the buyer goes about it.
+// purchase is one order, and how it is bought.
 type purchase struct {
 	client.Purchase
-	wallet *wallet
-	amount uint64        // the price, in atomic token units
-	rivals int           // processes that buy it at the same time
-	leaves time.Duration // after how long a buyer gives up and comes back; 0 is never
+	wallet      *wallet
+	amount      uint64        // the price, in atomic token units
+	clients     int           // so many clients buy the order at the same time
+	giveUpAfter time.Duration // a client gives up its first attempt after this time and starts again; 0 is never
 }
 
+// newPurchase returns purchase number n. The state of random decides everything about it but its request key.
 func newPurchase(random *rand.Rand, n int, wallets []*wallet) purchase {
-	p := purchase{wallet: wallets[random.IntN(len(wallets))], amount: unit, rivals: 1}
+	p := purchase{wallet: wallets[random.IntN(len(wallets))], amount: unitPrice, clients: 1}
 	p.RequestKey = boxoffice.NewUUID()
 	p.Action, p.Input = boxoffice.ActionJobOpen, json.RawMessage(fmt.Sprintf(`{"objective":"order %d"}`, n))
 	if random.IntN(2) == 0 {
@@ -63,65 +63,67 @@ func newPurchase(random *rand.Rand, n int, wallets []*wallet) purchase {
 	}
 	p.Max = x402.NewUint256(p.amount)
 	if random.IntN(8) == 0 {
-		p.rivals = 2
+		p.clients = 2
 	}
 	if random.IntN(4) == 0 {
-		p.leaves = time.Duration(1+random.IntN(300)) * time.Millisecond
+		p.giveUpAfter = time.Duration(1+random.IntN(300)) * time.Millisecond
 	}
 	return p
 }
 
-// view is what a buyer believes to have bought.
-type view struct {
+// receipt is the last status that a client got for its purchase.
+type receipt struct {
 	purchase
 	status boxoffice.Status
 }
 
-// market has everybody buy, whatever happens to the server.
-type market struct {
+// service is what a client needs to buy. Servers are killed and started behind it, at one address.
+type service struct {
 	baseURL string
 	chain   client.ChainReader
 	http    *http.Client
 }
 
-// answers waits until the service does.
-func (m *market) answers(ctx context.Context) error {
+const retryPause = 20 * time.Millisecond
+
+// awaitAnswer waits until the server answers a free route.
+func (s *service) awaitAnswer(ctx context.Context) error {
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.baseURL+"/requests/capabilities", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.baseURL+"/requests/capabilities", nil)
 		if err != nil {
 			return err
 		}
-		response, err := m.http.Do(request)
+		response, err := s.http.Do(request)
 		if err == nil {
 			return response.Body.Close()
 		}
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(retryPause):
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
 
-// buy buys once, with every rival, until all of them have it.
-func (m *market) buy(ctx context.Context, p purchase) ([]view, error) {
-	views, failures := make([]view, p.rivals), make([]error, p.rivals)
+// buy buys an order with all its clients at once and returns when each has it admitted.
+func (s *service) buy(ctx context.Context, p purchase) ([]receipt, error) {
+	receipts, failures := make([]receipt, p.clients), make([]error, p.clients)
 	var buying sync.WaitGroup
-	for i := range p.rivals {
+	for i := range p.clients {
 		buying.Go(func() {
-			status, err := m.insist(ctx, p)
-			views[i], failures[i] = view{p, status}, err
+			status, err := s.buyUntilAdmitted(ctx, p)
+			receipts[i], failures[i] = receipt{p, status}, err
 		})
 	}
 	buying.Wait()
-	return views, errors.Join(failures...)
+	return receipts, errors.Join(failures...)
 }
 
-// insist buys under the same request key until the order is admitted, each time
-// with a client that knows nothing but what its vault has.
-func (m *market) insist(ctx context.Context, p purchase) (boxoffice.Status, error) {
+// buyUntilAdmitted buys under the same request key until the order is admitted. Each attempt uses a new client, which
+// knows only what is in the vault. It returns errors that a further attempt cannot change.
+func (s *service) buyUntilAdmitted(ctx context.Context, p purchase) (boxoffice.Status, error) {
 	for {
-		status, err := m.try(ctx, p)
+		status, err := s.buyOnce(ctx, p)
 		if err == nil {
 			return status, nil
 		}
@@ -130,26 +132,29 @@ func (m *market) insist(ctx context.Context, p purchase) (boxoffice.Status, erro
 		if wrong != nil || short != nil || errors.Is(err, client.ErrNonceSpent) || ctx.Err() != nil {
 			return status, fmt.Errorf("order %s (%s): %w", status.Order.ID, p.Input, err)
 		}
-		p.leaves = 0
+		p.giveUpAfter = 0
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(retryPause):
 		case <-ctx.Done():
 		}
 	}
 }
 
-func (m *market) try(ctx context.Context, p purchase) (boxoffice.Status, error) {
+func (s *service) buyOnce(ctx context.Context, p purchase) (boxoffice.Status, error) {
 	buyer, err := client.New(client.Config{
-		BaseURL: m.baseURL, Token: p.wallet.token, HTTP: m.http, Signer: client.KeySigner(p.wallet.key), Chain: m.chain, Vault: p.wallet.vault,
-		Retry: client.Retry{Attempts: 3, First: 10 * time.Millisecond, Longest: 200 * time.Millisecond, MaxRetryAfter: time.Nanosecond},
+		BaseURL: s.baseURL, Token: p.wallet.token, HTTP: s.http,
+		Signer: client.KeySigner(p.wallet.key), Chain: s.chain, Vault: p.wallet.vault,
+		Retry: client.Retry{
+			Attempts: 3, First: 10 * time.Millisecond, Longest: 200 * time.Millisecond, MaxRetryAfter: time.Nanosecond,
+		},
 	})
 	if err != nil {
 		return boxoffice.Status{}, err
 	}
-	if p.leaves > 0 {
-		var leave context.CancelFunc
-		ctx, leave = context.WithTimeout(ctx, p.leaves)
-		defer leave()
+	if p.giveUpAfter > 0 {
+		var giveUp context.CancelFunc
+		ctx, giveUp = context.WithTimeout(ctx, p.giveUpAfter)
+		defer giveUp()
 	}
 	return buyer.Buy(ctx, p.Purchase)
 }

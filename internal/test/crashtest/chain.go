@@ -15,49 +15,51 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// ledger is the chain, which lives on while servers die. It makes a block every
-// blockTime, and has moods.
-type ledger struct {
+// chain is a development chain that keeps running while servers are killed. It makes a block every blockTime and
+// misbehaves as its behaviour says.
+type chain struct {
 	*devchain.Chain
-	mood atomic.Int32
+	behaviour atomic.Int32
 }
 
-// What the chain does besides making blocks.
+// The behaviours.
 const (
-	calm      int32 = iota
-	stalled         // it makes none
-	forgetful       // it forgets transactions that wait
-	fickle          // it takes its newest block back
+	regular      int32 = iota // a block every blockTime
+	stalled                   // no blocks
+	dropping                  // one time in four, it drops the pending transactions before it makes the block
+	reorganising              // one time in four, it removes the newest block instead
 )
 
 const blockTime = 40 * time.Millisecond
 
-// tokensEach is what every wallet has at first.
-var tokensEach = devchain.Ether(1_000_000)
+// initialTokens is what every wallet has in the genesis block.
+var initialTokens = devchain.Ether(1_000_000)
 
-// startLedger starts a chain on which the wallets are ready to pay. Its clock
-// lies far behind, so that a block of a second every blockTime stays behind the
-// deadline of every permit.
-func startLedger(ctx context.Context, wallets []*ecdsa.PrivateKey) (*ledger, error) {
+// startChain starts a chain on which every wallet has tokens and a Permit2 allowance. Block times grow by at least a
+// second per block, so with a block every 40 ms they run ahead of the clock. They start 30 days ago and thus stay
+// before the deadline of every permit.
+func startChain(ctx context.Context, wallets []*ecdsa.PrivateKey) (*chain, error) {
 	genesis := time.Now().Add(-30 * 24 * time.Hour)
-	funded := []devchain.Funded{{Address: crypto.PubkeyToAddress(devchain.SettlementKey().PublicKey), Native: devchain.Ether(1000)}}
+	funded := []devchain.Funded{{
+		Address: crypto.PubkeyToAddress(devchain.SettlementKey().PublicKey), Native: devchain.Ether(1000),
+	}}
 	for _, key := range wallets {
 		funded = append(funded, devchain.Funded{
-			Address: crypto.PubkeyToAddress(key.PublicKey), Tokens: tokensEach, Permit2Allowed: true,
+			Address: crypto.PubkeyToAddress(key.PublicKey), Tokens: initialTokens, Permit2Allowed: true,
 		})
 	}
-	chain, err := devchain.Start(ctx, devchain.Config{Funded: funded, Now: func() time.Time { return genesis }})
+	dev, err := devchain.Start(ctx, devchain.Config{Funded: funded, Now: func() time.Time { return genesis }})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := chain.Mine(ctx); err != nil { // which a fickle chain can take back
-		return nil, errors.Join(err, chain.Close())
+	if _, err := dev.Mine(ctx); err != nil { // a block that a reorganisation can remove
+		return nil, errors.Join(err, dev.Close())
 	}
-	return &ledger{Chain: chain}, nil
+	return &chain{Chain: dev}, nil
 }
 
 // run makes blocks until ctx ends.
-func (l *ledger) run(ctx context.Context, random *rand.Rand) error {
+func (c *chain) run(ctx context.Context, random *rand.Rand) error {
 	tick := time.NewTicker(blockTime)
 	defer tick.Stop()
 	for {
@@ -66,29 +68,30 @@ func (l *ledger) run(ctx context.Context, random *rand.Rand) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := l.next(ctx, random); err != nil && ctx.Err() == nil {
+		if err := c.next(ctx, random); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 }
 
-func (l *ledger) next(ctx context.Context, random *rand.Rand) error {
-	odd := random.IntN(4) == 0
-	switch mood := l.mood.Load(); {
-	case mood == stalled:
+// next makes a block, or does what the behaviour says instead.
+func (c *chain) next(ctx context.Context, random *rand.Rand) error {
+	misbehaves := random.IntN(4) == 0
+	switch behaviour := c.behaviour.Load(); {
+	case behaviour == stalled:
 		return nil
-	case mood == forgetful && odd:
-		l.DropPending()
-	case mood == fickle && odd:
-		_, err := l.Reorg(ctx, 1)
+	case behaviour == dropping && misbehaves:
+		c.DropPending()
+	case behaviour == reorganising && misbehaves:
+		_, err := c.Reorg(ctx, 1)
 		return err
 	}
-	_, err := l.Mine(ctx)
+	_, err := c.Mine(ctx)
 	return err
 }
 
-// newWallets returns n keys that the seed decides.
-func newWallets(seed uint64, n int) ([]*ecdsa.PrivateKey, error) {
+// newKeys returns n keys that depend only on the seed.
+func newKeys(seed uint64, n int) ([]*ecdsa.PrivateKey, error) {
 	keys := make([]*ecdsa.PrivateKey, n)
 	for i := range keys {
 		var secret [16]byte
@@ -103,11 +106,11 @@ func newWallets(seed uint64, n int) ([]*ecdsa.PrivateKey, error) {
 	return keys, nil
 }
 
-// spentBy returns what the wallet has of its first tokens no more.
-func (l *ledger) spentBy(ctx context.Context, key *ecdsa.PrivateKey) (*big.Int, error) {
-	left, err := l.TokenBalance(ctx, crypto.PubkeyToAddress(key.PublicKey))
+// spentBy returns how many of its initial tokens the wallet has spent.
+func (c *chain) spentBy(ctx context.Context, key *ecdsa.PrivateKey) (*big.Int, error) {
+	left, err := c.TokenBalance(ctx, crypto.PubkeyToAddress(key.PublicKey))
 	if err != nil {
 		return nil, err
 	}
-	return left.Sub(tokensEach, left), nil
+	return left.Sub(initialTokens, left), nil
 }

@@ -1,6 +1,5 @@
-// Package crashtest kills a real server, again and again, under concurrent
-// buyers, and then counts: by what stands on the chain and in the store, every
-// order must have been paid exactly once, for its exact amount, and admitted
+// Package crashtest kills a real server again and again while clients buy from it. Then it compares the chain, the
+// databases and what the clients were told: every order must be paid exactly once, with its exact amount, and admitted
 // once.
 package crashtest
 
@@ -13,91 +12,51 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"boxoffice/internal/crash"
 )
 
-// Config says how much is bought and how often the server dies.
+// Config says how much is bought and how often the server is killed.
 type Config struct {
-	Orders  int          // at least
-	Seed    uint64       // decides the purchases, the deaths and the chain's moods; not their timing
-	Steps   []crash.Step // to die at; nil is every step
-	Remote  bool         // the server settles through boxoffice facilitator, which lives on
-	Each    int          // how often to die at each step, at least
-	Random  int          // how often to die at a random moment
-	Buyers  int          // purchases under way at once; 0 is 24
-	Dir     string       // where the data and the logs go; it must exist
-	Tell    io.Writer    // hears of the progress; nil is silent
-	Timeout time.Duration
+	Orders   int          // at least
+	Seed     uint64       // decides the purchases, the kills and the chain's behaviour, but not their timing
+	Steps    []crash.Step // to kill the server at; nil is every step
+	Remote   bool         // the server settles through boxoffice facilitator, which is not killed
+	Each     int          // kills at each step, at least
+	Random   int          // kills at a random moment
+	Buyers   int          // purchases at the same time; 0 is 24
+	Dir      string       // an existing directory for the databases and the logs
+	Progress io.Writer    // gets a line about each kill; nil discards them
+	Timeout  time.Duration
 }
 
-// lives is the most lives that the server has before the last one.
-func (c *Config) lives() int { return c.Random + len(c.Steps)*c.Each*(1+maxTries) }
-
-// Report is what came of it.
-type Report struct {
-	Config
-	Audit
-	Kills    map[crash.Step]int
-	AtRandom int
-	Starts   int // of the server
-	Took     time.Duration
+// DefaultTimeout is more than a run with so many orders takes on a slow machine.
+func DefaultTimeout(orders int) time.Duration {
+	return 5*time.Minute + time.Duration(orders)*500*time.Millisecond
 }
 
-// Failed returns why the suite is not passed, nil if it is.
-func (r *Report) Failed() error {
-	var failures []error
-	for _, fault := range r.Faults {
-		failures = append(failures, errors.New(fault))
-	}
-	for _, step := range r.Steps {
-		if r.Kills[step] == 0 {
-			failures = append(failures, fmt.Errorf("no server died at %q", step))
-		}
-	}
-	return errors.Join(failures...)
-}
-
-// Write writes the report as a table.
-func (r *Report) Write(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name string, value any) { fmt.Fprintf(table, "%s\t%v\n", name, value) } // Flush has the error
-	row("seed", r.Seed)
-	row("orders", r.Orders)
-	row("transfers on the chain", r.Transfers)
-	row("settling transactions", r.Slots)
-	for _, step := range r.Steps {
-		row("killed at "+string(step), r.Kills[step])
-	}
-	row("killed at random", r.AtRandom)
-	row("starts", r.Starts)
-	row("seconds", int(r.Took.Seconds()))
-	row("lost", r.Lost)
-	row("doubled", r.Doubled)
-	return table.Flush()
-}
+// maxServers is the most servers that are started and killed.
+func (c *Config) maxServers() int { return c.Random + len(c.Steps)*c.Each*(1+maxAttempts) }
 
 // suite is one run.
 type suite struct {
 	Config
-	chain   *ledger
-	station *station
-	market  *market
-	wallets []*wallet
-	tickets chan int // orders that may be bought now
-	issued  int      // tickets so far
+	chain    *chain
+	servers  *servers
+	service  *service
+	wallets  []*wallet
+	orders   chan int // numbers of orders that may be bought now
+	released int      // orders so far
 
-	mu     sync.Mutex
-	views  []view
-	bought int
-	report Report
+	mu       sync.Mutex
+	receipts []receipt
+	bought   int
+	report   Report
 }
 
-// Run buys cfg.Orders orders of a server that keeps dying, and audits. Its
-// error means that the suite itself could not go on; what it found is in the
-// report.
+// Run buys cfg.Orders orders of a server that is killed again and again, and compares what is left. An error means that
+// the run could not be completed; what the comparison found is in the report.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if cfg.Steps == nil {
 		cfg.Steps = crash.Steps
@@ -108,59 +67,63 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if cfg.Buyers == 0 {
 		cfg.Buyers = 24
 	}
-	if cfg.Tell == nil {
-		cfg.Tell = io.Discard
+	if cfg.Progress == nil {
+		cfg.Progress = io.Discard
 	}
 	started := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("the suite took longer than %s", cfg.Timeout))
+	timeout := fmt.Errorf("the crash suite took longer than %s", cfg.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, timeout)
 	defer cancel()
-	s := &suite{Config: cfg, tickets: make(chan int, cfg.Orders+cfg.lives()), report: Report{Config: cfg, Kills: map[crash.Step]int{}}}
+	s := &suite{
+		Config: cfg, orders: make(chan int, cfg.Orders+cfg.maxServers()),
+		report: Report{Config: cfg, Kills: map[crash.Step]int{}},
+	}
 	if err := s.open(ctx); err != nil {
 		return s.report, err
 	}
 	defer func() { err = errors.Join(err, s.chain.Close()) }()
 	if cfg.Remote {
-		facilitator, err := s.station.startFacilitator(ctx)
+		facilitator, err := s.servers.startFacilitator(ctx)
 		if err != nil {
 			return s.report, err
 		}
 		defer facilitator.kill()
 	}
 	err = s.run(ctx)
-	s.report.Orders, s.report.Starts, s.report.Took = s.issued, s.station.starts, time.Since(started)
+	s.report.Orders, s.report.Servers, s.report.Duration = s.released, s.servers.started, time.Since(started)
 	return s.report, err
 }
 
 func (s *suite) open(ctx context.Context) error {
 	if info, err := os.Stat(s.Dir); err != nil || !info.IsDir() {
-		return fmt.Errorf("crash suite: dir %q: must be a directory", s.Dir)
+		return fmt.Errorf("crash suite: %q is not a directory", s.Dir)
 	}
-	keys, err := newWallets(s.Seed, 20)
+	keys, err := newKeys(s.Seed, 20)
 	if err != nil {
 		return err
 	}
-	if s.wallets, err = newBuyers(s.Dir, keys); err != nil {
+	if s.wallets, err = newWallets(s.Dir, keys); err != nil {
 		return err
 	}
-	if s.chain, err = startLedger(ctx, keys); err != nil {
+	if s.chain, err = startChain(ctx, keys); err != nil {
 		return err
 	}
-	s.station, err = newStation(ctx, s.Dir, s.chain, s.Remote)
+	s.servers, err = newServers(ctx, s.Dir, s.chain, s.Remote)
 	if err != nil {
 		return errors.Join(err, s.chain.Close())
 	}
-	s.market = &market{baseURL: s.station.config.BaseURL, chain: s.chain.Client(), http: &http.Client{
+	s.service = &service{baseURL: s.servers.config.BaseURL, chain: s.chain.Client(), http: &http.Client{
 		Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: s.Buyers},
 	}}
 	return nil
 }
 
-// run has everybody buy while the server dies, and audits when all have bought.
+// run lets the buyers buy while servers are killed, and compares when all orders are bought.
 func (s *suite) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var around sync.WaitGroup
-	around.Go(func() {
+	var mining sync.WaitGroup
+	mining.Go(func() {
 		if err := s.chain.run(ctx, s.random(1)); err != nil {
 			cancel(fmt.Errorf("the chain: %w", err))
 		}
@@ -168,22 +131,15 @@ func (s *suite) run(ctx context.Context) error {
 	var buying sync.WaitGroup
 	for range s.Buyers {
 		buying.Go(func() {
-			for n := range s.tickets {
-				views, err := s.market.buy(ctx, newPurchase(s.random(uint64(n)+1000), n, s.wallets))
-				if err != nil {
-					cancel(err)
-					return
-				}
-				s.mu.Lock()
-				s.views, s.bought = append(s.views, views...), s.bought+1
-				s.mu.Unlock()
+			if err := s.buy(ctx); err != nil {
+				cancel(err)
 			}
 		})
 	}
-	err := s.torment(ctx)
-	close(s.tickets)
+	err := s.killServers(ctx)
+	close(s.orders)
 	if err == nil {
-		err = s.recover(ctx, &buying)
+		err = s.finish(ctx, &buying)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = errors.Join(cause, err)
@@ -195,17 +151,31 @@ func (s *suite) run(ctx context.Context) error {
 		cancel(nil)
 	}
 	buying.Wait()
-	around.Wait()
+	mining.Wait()
 	return err
+}
+
+// buy buys orders until there are no more.
+func (s *suite) buy(ctx context.Context) error {
+	for n := range s.orders {
+		receipts, err := s.service.buy(ctx, newPurchase(s.random(uint64(n)+1000), n, s.wallets))
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.receipts, s.bought = append(s.receipts, receipts...), s.bought+1
+		s.mu.Unlock()
+	}
+	return nil
 }
 
 func (s *suite) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(s.Seed, stream)) }
 
-// recover leaves one server alone until every buyer has what it ordered and
-// nothing is under way, and then ends it in peace.
-func (s *suite) recover(ctx context.Context, buying *sync.WaitGroup) error {
-	s.chain.mood.Store(calm)
-	last, err := s.station.start(ctx, "", 0)
+// finish runs one last server until every buyer has all its orders and no payment is undecided, and then stops it with
+// SIGTERM.
+func (s *suite) finish(ctx context.Context, buying *sync.WaitGroup) error {
+	s.chain.behaviour.Store(regular)
+	last, err := s.servers.start(ctx, "", 0)
 	if err != nil {
 		return err
 	}
@@ -217,42 +187,41 @@ func (s *suite) recover(ctx context.Context, buying *sync.WaitGroup) error {
 	select {
 	case <-done:
 	case <-last.ended:
-		return last.died()
+		return last.wasKilled()
 	case <-ctx.Done():
 		return errors.Join(context.Cause(ctx), last.kill())
 	}
-	s.tell("all have bought; what is under way ends")
-	if err := errors.Join(s.market.answers(ctx), s.quiet(ctx)); err != nil {
+	s.progress("all orders are bought; waiting until every payment is decided")
+	if err := errors.Join(s.service.awaitAnswer(ctx), s.awaitDecisions(ctx)); err != nil {
 		return errors.Join(err, last.kill())
 	}
-	if err := s.askAgain(ctx); err != nil {
+	if err := s.buyAgain(ctx); err != nil {
 		return errors.Join(err, last.kill())
 	}
-	s.market.http.CloseIdleConnections() // a server waits for connections that were opened and never used
+	s.service.http.CloseIdleConnections() // a server that stops waits for connections that were opened and never used
 	return last.stop()
 }
 
-// askAgain has everybody buy once more under the same request key, which gives
-// them what they have and costs nothing.
-func (s *suite) askAgain(ctx context.Context) error {
-	failures := make([]error, len(s.views))
-	places := make(chan int)
-	var asking sync.WaitGroup
+// buyAgain repeats every purchase under its request key. That returns the order as it is now and costs nothing.
+func (s *suite) buyAgain(ctx context.Context) error {
+	failures := make([]error, len(s.receipts))
+	indexes := make(chan int)
+	var buying sync.WaitGroup
 	for range s.Buyers {
-		asking.Go(func() {
-			for i := range places {
-				s.views[i].status, failures[i] = s.market.insist(ctx, s.views[i].purchase)
+		buying.Go(func() {
+			for i := range indexes {
+				s.receipts[i].status, failures[i] = s.service.buyUntilAdmitted(ctx, s.receipts[i].purchase)
 			}
 		})
 	}
-	for i := range s.views {
-		places <- i
+	for i := range s.receipts {
+		indexes <- i
 	}
-	close(places)
-	asking.Wait()
+	close(indexes)
+	buying.Wait()
 	return errors.Join(failures...)
 }
 
-func (s *suite) tell(format string, args ...any) {
-	fmt.Fprintf(s.Tell, format+"\n", args...)
+func (s *suite) progress(format string, args ...any) {
+	fmt.Fprintf(s.Progress, format+"\n", args...)
 }

@@ -17,67 +17,67 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// What is promised.
+// The targets.
 const (
-	batch         = 50
-	mostSpread    = 0.66 // of a single settle, for each payment of as many payers
-	mostInARow    = 0.30 // of a single settle, for each payment of one payer
-	crowd         = 500
-	longest       = 12 * time.Second
-	crowdsBlock   = time.Second
-	settleTimeout = 3 * time.Minute
+	batchSize      = 50   // payments in one transaction
+	gasOtherPayers = 0.66 // of a payment alone, for each payment of a batch in which every payer pays once
+	gasOnePayer    = 0.30 // of a payment alone, for each payment of a batch in which one payer pays them all
+	burstSize      = 500  // payments at the same time
+	burstTime      = 12 * time.Second
+	burstBlockTime = time.Second
+	batchTimeout   = 3 * time.Minute
 )
 
-// gas measures what a payment costs alone, among payments of other payers, and
-// among payments of the same payer with nonces in a row.
-func gas(ctx context.Context, dir string) (_ []figure, err error) {
-	w, err := open(ctx, dir, 0, batch+4, func(c *server.Config) {
-		c.Settlement.MaxInFlight = 1 // so that payments wait for the one before them
+// gas measures what a payment costs alone, in a batch of payments of different payers, and in a batch of one payer
+// whose Permit2 nonces follow each other.
+func gas(ctx context.Context, dir string, _ options) (_ section, err error) {
+	w, err := open(ctx, dir, 0, batchSize+4, func(c *server.Config) {
+		c.Settlement.MaxInFlight = 1 // so that payments wait behind the one before them
 		c.Settlement.Poll = server.Duration(20 * time.Millisecond)
 		c.SubmitWait = server.Duration(100 * time.Millisecond)
-		c.Limits.PerToken = c.Limits.PerAddress
 	})
 	if err != nil {
-		return nil, err
+		return section{}, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 
-	// The first payment that a recipient ever gets costs more than all later ones.
-	if _, err := w.behind(ctx, w.payers[0], nil); err != nil {
-		return nil, err
+	// The first payment to a recipient costs more gas than all later ones, so it does not count.
+	if _, err := w.batch(ctx, w.payers[0], nil); err != nil {
+		return section{}, err
 	}
-	spread, err := w.behind(ctx, w.payers[1], w.payers[4:])
+	different, err := w.batch(ctx, w.payers[1], w.payers[4:])
 	if err != nil {
-		return nil, err
+		return section{}, err
 	}
-	inARow, err := w.behind(ctx, w.payers[2], slices.Repeat(w.payers[3:4], batch))
+	onePayer, err := w.batch(ctx, w.payers[2], slices.Repeat(w.payers[3:4], batchSize))
 	if err != nil {
-		return nil, err
+		return section{}, err
 	}
-	row := func(what string, c cost, most float64) figure {
-		share := c.each / spread.alone
+	row := func(what string, c cost, target float64) figure {
+		share := c.each / different.alone
 		return figure{
-			what, fmt.Sprintf("at most %.2f of a single settle", most),
-			fmt.Sprintf("%.0f gas, %.3f of a single settle (transactions: %d)", c.each, share, c.transactions),
-			share <= most,
+			what, fmt.Sprintf("at most %.2f of a payment alone", target),
+			fmt.Sprintf("%.0f gas, %.3f of a payment alone (transactions: %d)", c.each, share, c.transactions),
+			share <= target,
 		}
 	}
-	return []figure{
-		{"Gas of a single settle", "", fmt.Sprintf("%.0f gas", spread.alone), true},
-		row(fmt.Sprintf("Gas a payment, with %d of different payers waiting", batch), spread, mostSpread),
-		row(fmt.Sprintf("Gas a payment, with %d of one payer's next nonces waiting", batch), inARow, mostInARow),
-	}, nil
+	return section{figures: []figure{
+		{"Gas of a payment alone", "", fmt.Sprintf("%.0f gas", different.alone), true},
+		row(fmt.Sprintf("Gas of each of %d payments of different payers", batchSize), different, gasOtherPayers),
+		row(fmt.Sprintf("Gas of each of %d payments of one payer, with nonces in a row", batchSize), onePayer, gasOnePayer),
+	}}, nil
 }
 
-// cost is gas.
+// cost is the gas of the payments of one measurement.
 type cost struct {
-	alone        float64 // of the payment that went alone
-	each         float64 // of those that waited, for each
-	transactions int     // that carried those that waited
+	alone        float64 // of the first payment, which is in a transaction alone
+	each         float64 // of each payment of the batch
+	transactions int     // that the batch was settled in
 }
 
-// behind has payments wait behind one of the leader's, and settles them all.
-func (w *world) behind(ctx context.Context, leader *ecdsa.PrivateKey, payers []*ecdsa.PrivateKey) (cost, error) {
+// batch submits a payment of the leader and, when it is broadcast, those of the payers, which wait for it and become a
+// batch. Then it makes blocks until all are admitted.
+func (w *world) batch(ctx context.Context, leader *ecdsa.PrivateKey, payers []*ecdsa.PrivateKey) (cost, error) {
 	first, err := w.signAll(ctx, []*ecdsa.PrivateKey{leader})
 	if err != nil {
 		return cost{}, err
@@ -96,9 +96,11 @@ func (w *world) behind(ctx context.Context, leader *ecdsa.PrivateKey, payers []*
 		return cost{}, err
 	}
 	stop := make(chan error, 1)
-	mining, done := context.WithTimeout(ctx, settleTimeout)
+	mining, done := context.WithTimeout(ctx, batchTimeout)
 	go func() { stop <- w.mine(mining) }()
-	statuses, err := together(slices.Concat(first, rest), func(o signed) (boxoffice.Status, error) { return o.buyer.Wait(mining, o.order) })
+	statuses, err := together(slices.Concat(first, rest), func(o signed) (boxoffice.Status, error) {
+		return o.buyer.Wait(mining, o.order)
+	})
 	done()
 	if err = errors.Join(err, <-stop); err != nil {
 		return cost{}, err
@@ -111,8 +113,8 @@ func (w *world) behind(ctx context.Context, leader *ecdsa.PrivateKey, payers []*
 	return cost{alone, all / float64(len(payers)), transactions}, err
 }
 
-// signAll signs a payment of each payer, in order; a payer that comes again is
-// the same client.
+// signAll signs a payment of each payer, in order. A payer that is in the list several times uses one client, which
+// takes one Permit2 nonce after the other.
 func (w *world) signAll(ctx context.Context, payers []*ecdsa.PrivateKey) ([]signed, error) {
 	clients := map[*ecdsa.PrivateKey]*client.Client{}
 	list := make([]signed, len(payers))
@@ -130,7 +132,7 @@ func (w *world) signAll(ctx context.Context, payers []*ecdsa.PrivateKey) ([]sign
 	return list, nil
 }
 
-// awaitBroadcast waits until a transaction of the settlement wallet is under way.
+// awaitBroadcast waits until a transaction of the settlement wallet is in the pool.
 func (w *world) awaitBroadcast(ctx context.Context) error {
 	wallet := crypto.PubkeyToAddress(devchain.SettlementKey().PublicKey)
 	for {
@@ -167,8 +169,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// spent returns the gas of the transactions that settled the orders, and how
-// many they are.
+// spent returns the gas of the transactions that settled the orders, and their number.
 func (w *world) spent(ctx context.Context, statuses []boxoffice.Status) (gas float64, transactions int, err error) {
 	seen := map[common.Hash]bool{}
 	for _, status := range statuses {
@@ -189,17 +190,17 @@ func (w *world) spent(ctx context.Context, statuses []boxoffice.Status) (gas flo
 	return gas, len(seen), nil
 }
 
-// burst measures how long it takes until payments that are submitted at once
-// are all admitted, as their buyers see it.
-func burst(ctx context.Context, dir string) (_ []figure, err error) {
-	w, err := open(ctx, dir, crowdsBlock, crowd, nil)
+// burst measures how long it takes until payments that are submitted at the same time are all admitted, as their buyers
+// see it.
+func burst(ctx context.Context, dir string, _ options) (_ section, err error) {
+	w, err := open(ctx, dir, burstBlockTime, burstSize, nil)
 	if err != nil {
-		return nil, err
+		return section{}, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	orders, err := w.signAll(ctx, w.payers)
 	if err != nil {
-		return nil, err
+		return section{}, err
 	}
 	started := time.Now()
 	statuses, err := together(orders, func(o signed) (boxoffice.Status, error) {
@@ -211,16 +212,17 @@ func burst(ctx context.Context, dir string) (_ []figure, err error) {
 	})
 	took := time.Since(started)
 	if err != nil {
-		return nil, err
+		return section{}, err
 	}
 	_, transactions, err := w.spent(ctx, statuses)
 	if err != nil {
-		return nil, err
+		return section{}, err
 	}
-	return []figure{{
-		what:     fmt.Sprintf("%d payments submitted at once, one settlement key, a block every %s: all admitted", crowd, crowdsBlock),
-		target:   fmt.Sprintf("within %s", longest),
+	return section{figures: []figure{{
+		what: fmt.Sprintf("%d payments submitted at the same time, one settlement key, a block every %s: all admitted",
+			burstSize, burstBlockTime),
+		target:   fmt.Sprintf("within %s", burstTime),
 		measured: fmt.Sprintf("%.1f s, in %d transactions", took.Seconds(), transactions),
-		met:      took <= longest,
-	}}, nil
+		met:      took <= burstTime,
+	}}}, nil
 }

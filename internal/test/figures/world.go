@@ -17,48 +17,51 @@ import (
 	"boxoffice/client"
 	"boxoffice/internal/server"
 	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// world is a chain, and a service on it as an operator would configure it.
+// world is a chain and a service on it.
 type world struct {
-	chain  *devchain.Chain
-	config server.Config
-	payers []*ecdsa.PrivateKey
-	http   *http.Client
-
-	service *server.Server
-	stop    context.CancelFunc
-	ended   chan error
+	chain   *devchain.Chain
+	config  server.Config
+	payers  []*ecdsa.PrivateKey
+	http    *http.Client
+	service *servertest.Service
 }
 
 var price = x402.NewUint256(1_000_000)
 
-// open starts a chain with payers that can pay, and the service. A block time
-// of 0 makes no block but when told to.
-func open(ctx context.Context, dir string, blockTime time.Duration, payers int, change func(*server.Config)) (w *world, err error) {
+// open starts a chain with payers that can pay, and the service. With a block time of 0, only Mine makes blocks.
+func open(
+	ctx context.Context, dir string, blockTime time.Duration, payers int, change func(*server.Config),
+) (w *world, err error) {
 	w = &world{http: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: payers}}}
-	funded := []devchain.Funded{{Address: crypto.PubkeyToAddress(devchain.SettlementKey().PublicKey), Native: devchain.Ether(1000)}}
+	funded := []devchain.Funded{{
+		Address: crypto.PubkeyToAddress(devchain.SettlementKey().PublicKey), Native: devchain.Ether(1000),
+	}}
 	for range payers {
 		key, err := crypto.GenerateKey()
 		if err != nil {
 			return nil, err
 		}
 		w.payers = append(w.payers, key)
-		funded = append(funded, devchain.Funded{Address: crypto.PubkeyToAddress(key.PublicKey), Tokens: devchain.Ether(1), Permit2Allowed: true})
+		funded = append(funded, devchain.Funded{
+			Address: crypto.PubkeyToAddress(key.PublicKey), Tokens: devchain.Ether(1), Permit2Allowed: true,
+		})
 	}
 	genesis := devchain.Config{Funded: funded, BlockTime: blockTime}
-	if blockTime == 0 { // blocks made in a hurry run ahead of the clock, and must not reach a deadline
-		long := time.Now().Add(-24 * time.Hour)
-		genesis.Now = func() time.Time { return long }
+	if blockTime == 0 { // many blocks in a second are ahead of the clock, and must not reach a permit's deadline
+		yesterday := time.Now().Add(-24 * time.Hour)
+		genesis.Now = func() time.Time { return yesterday }
 	}
 	if w.chain, err = devchain.Start(ctx, genesis); err != nil {
 		return nil, err
 	}
 	if blockTime == 0 {
-		_, err = w.chain.Mine(ctx) // a node without a block after the genesis does not say what it does not know
+		_, err = w.chain.Mine(ctx) // with the genesis block alone, the node returns no error for unknown transactions
 	}
 	if err == nil {
 		err = w.serve(ctx, dir, change)
@@ -74,63 +77,55 @@ func (w *world) serve(ctx context.Context, dir string, change func(*server.Confi
 	if err != nil {
 		return err
 	}
-	c := server.Default()
-	c.BaseURL, c.Listen, c.OperatorListen = "http://"+listener.Addr().String(), listener.Addr().String(), ""
-	c.Store.Path = filepath.Join(dir, "boxoffice.db")
-	c.Chain.ID, c.Chain.RPCURL = w.chain.ChainID().Uint64(), w.chain.URL()
-	c.Payment.Asset, c.Payment.PayTo, c.Payment.Amount = w.chain.Token(), devchain.PayTo(), price
-	c.Payment.Symbol, c.Payment.Name = devchain.TokenSymbol, "Boxoffice Test Token"
-	// All requesters have one address here.
-	c.Limits.PerAddress = server.RateConfig{PerSecond: 1e6, Burst: 1e6}
+	w.config = servertest.Configure(w.chain, listener.Addr().String(), price)
+	w.config.Store.Path = filepath.Join(dir, "boxoffice.db")
 	if change != nil {
-		change(&c)
+		change(&w.config)
 	}
-	w.config = c
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if w.service, err = server.New(ctx, server.Options{Config: c, Key: devchain.SettlementKey(), Log: log, Listener: listener}); err != nil {
+	w.service, err = servertest.Run(ctx, server.Options{
+		Config: w.config, Key: devchain.SettlementKey(), Log: log, Listener: listener,
+	})
+	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w.stop, w.ended = stop, make(chan error, 1)
-	go func() { w.ended <- errors.Join(w.service.Run(serving), w.service.Close()) }()
 	select {
 	case <-w.service.Ready():
 		return nil
 	case <-ctx.Done():
-		return errors.Join(ctx.Err(), w.end())
+		return errors.Join(ctx.Err(), w.service.Stop())
 	}
 }
 
-func (w *world) end() error {
+func (w *world) close() error {
 	w.http.CloseIdleConnections()
-	w.stop()
-	return <-w.ended
+	return errors.Join(w.service.Stop(), w.chain.Close())
 }
 
-func (w *world) close() error { return errors.Join(w.end(), w.chain.Close()) }
-
-// signed is an order with the payment that its buyer has not sent yet.
+// signed is an order with a signed payment that was not sent yet.
 type signed struct {
 	buyer   *client.Client
 	order   boxoffice.UUID
 	payment client.SignedPayment
 }
 
-// buyer returns a client of a payer. It gives the payer's Permit2 nonces away in a row.
+// buyer returns a client that pays with the key.
 func (w *world) buyer(payer *ecdsa.PrivateKey) (*client.Client, error) {
 	return client.New(client.Config{
-		BaseURL: w.config.BaseURL, Token: boxoffice.NewToken(), HTTP: w.http, Signer: client.KeySigner(payer), Chain: w.chain.Client(),
+		BaseURL: w.config.BaseURL, Token: boxoffice.NewToken(), HTTP: w.http,
+		Signer: client.KeySigner(payer), Chain: w.chain.Client(),
 	})
 }
 
-// sign quotes an order and signs the payment of it.
+// sign gets a quote and signs a payment for it.
 func (w *world) sign(ctx context.Context, buyer *client.Client) (signed, error) {
 	capabilities, err := buyer.Capabilities(ctx)
 	if err != nil {
 		return signed{}, err
 	}
 	purchase := client.Purchase{
-		Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"a figure"}`), RequestKey: boxoffice.NewUUID(), Max: price,
+		Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"a figure"}`),
+		RequestKey: boxoffice.NewUUID(), Max: price,
 	}
 	quoted, err := buyer.Quote(ctx, purchase.Action, purchase.Input, purchase.RequestKey)
 	if err != nil {
@@ -140,15 +135,18 @@ func (w *world) sign(ctx context.Context, buyer *client.Client) (signed, error) 
 	if err != nil {
 		return signed{}, err
 	}
-	payment, err := buyer.Sign(ctx, offer, client.Intent{Purchase: purchase, Capabilities: capabilities, Order: quoted.Order, Created: quoted.Created})
+	payment, err := buyer.Sign(ctx, offer, client.Intent{
+		Purchase: purchase, Capabilities: capabilities, Order: quoted.Order, Created: quoted.Created,
+	})
 	return signed{buyer, quoted.Order.ID, payment}, err
 }
 
-// submit sends all payments at once.
+// submit sends all payments at the same time.
 func submit(ctx context.Context, orders []signed) ([]boxoffice.Status, error) {
 	return together(orders, func(o signed) (boxoffice.Status, error) { return o.buyer.Submit(ctx, o.order, o.payment) })
 }
 
+// together calls do for all orders at the same time.
 func together(orders []signed, do func(signed) (boxoffice.Status, error)) ([]boxoffice.Status, error) {
 	statuses, failures := make([]boxoffice.Status, len(orders)), make([]error, len(orders))
 	var all sync.WaitGroup

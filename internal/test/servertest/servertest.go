@@ -1,5 +1,4 @@
-// Package servertest is a whole service on a chain of its own, for tests that
-// go through the door.
+// Package servertest runs the whole service on a development chain, for tests that use it over HTTP.
 package servertest
 
 import (
@@ -32,25 +31,23 @@ import (
 type World struct {
 	Chain     *devchain.Chain
 	Options   server.Options
-	Validator *apitest.Validator // checks every answer that HTTP and clients get
+	Validator *apitest.Validator // checks every response that HTTP gets
 	HTTP      *http.Client
 	Log       *Log
 
-	t      testing.TB
-	server *server.Server
-	stop   context.CancelFunc
-	ended  chan error
-	offset struct {
+	t       testing.TB
+	service *Service // nil while it is stopped
+	offset  struct { // of the clock
 		sync.Mutex
 		time.Duration
 	}
 }
 
-// Price is what a unit of every action costs.
+// Price is the price of one unit of every action.
 var Price = x402.NewUint256(1_000_000)
 
-// Start starts a chain that mines every transaction at once, and a service on
-// it with a fresh database. Both end with the test.
+// Start starts a chain that mines every transaction immediately, and a service with a new database on it. Both end with
+// the test.
 func Start(t testing.TB, change ...func(*server.Options)) *World {
 	t.Helper()
 	w := &World{t: t, Log: new(Log)}
@@ -66,22 +63,20 @@ func Start(t testing.TB, change ...func(*server.Options)) *World {
 	})
 	w.mineAtOnce()
 
-	config := server.Default()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := Configure(w.Chain, listener.Addr().String(), Price)
 	config.OperatorListen = "127.0.0.1:0"
 	config.SubmitWait = server.Duration(20 * time.Second)
 	config.Store.Path = filepath.Join(t.TempDir(), "boxoffice.db")
 	config.Work.Dir = filepath.Join(filepath.Dir(config.Store.Path), "work")
-	config.Work.Concurrency = 0 // tests of work turn it on
+	config.Work.Concurrency = 0 // no work is done, unless a test changes this
 	config.Work.Poll, config.Work.Scheduling = server.Duration(10*time.Millisecond), server.Duration(50*time.Millisecond)
-	config.Chain.ID = w.Chain.ChainID().Uint64()
-	config.Chain.RPCURL = w.Chain.URL()
 	config.Chain.Confirmations = 1
-	config.Payment.Asset, config.Payment.PayTo, config.Payment.Amount = w.Chain.Token(), devchain.PayTo(), Price
-	config.Payment.Symbol, config.Payment.Name, config.Payment.Version = "TICKET", "Boxoffice Test Token", "1"
 	config.Settlement.Poll = server.Duration(10 * time.Millisecond)
 	config.Settlement.Gather = server.Duration(time.Millisecond)
-	config.Limits.PerAddress = server.RateConfig{PerSecond: 1e6, Burst: 1e6}
-	config.Limits.PerToken = server.RateConfig{PerSecond: 1e6, Burst: 1e6}
 	config.Launches = &server.LaunchesConfig{DefaultChainID: 31337, Chains: []server.LaunchChainConfig{{
 		ChainID: 31337, Name: "Development chain", Testnet: true, Kinds: []string{"custom_token", "evm_contracts"},
 	}}}
@@ -92,18 +87,13 @@ func Start(t testing.TB, change ...func(*server.Options)) *World {
 	for _, c := range change {
 		c(&w.Options)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Options.Listen = listener.Addr().String()
-	w.Options.BaseURL = "http://" + w.Options.Listen
 	w.serve(listener)
-	t.Cleanup(func() { w.Stop() })
+	t.Cleanup(w.Stop)
 	w.loadDocument()
 	return w
 }
 
+// mineAtOnce makes a block for each transaction that comes into the pool, until the test ends.
 func (w *World) mineAtOnce() {
 	pending := make(chan common.Hash, 1024)
 	subscription, err := w.Chain.Client().Client().EthSubscribe(context.Background(), pending, "newPendingTransactions")
@@ -149,42 +139,30 @@ func (w *World) serve(listener net.Listener) {
 	w.t.Helper()
 	options := w.Options
 	options.Listener = listener
-	service, err := server.New(context.Background(), options)
+	service, err := Run(context.Background(), options)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.server = service
-	ctx, stop := context.WithCancel(context.Background())
-	w.stop, w.ended = stop, make(chan error, 1)
-	go func() {
-		err := service.Run(ctx)
-		if closing := service.Close(); err == nil {
-			err = closing
-		}
-		w.ended <- err
-	}()
+	w.service = service
 }
 
-// OperatorAddr is where the operator's probes are.
-func (w *World) OperatorAddr() string { return w.server.OperatorAddr() }
+// OperatorAddr returns the address of the operator's routes.
+func (w *World) OperatorAddr() string { return w.service.OperatorAddr() }
 
-// Stop ends the service and waits for it.
+// Stop ends the service, if it runs, and waits for its end.
 func (w *World) Stop() {
 	w.t.Helper()
-	if w.stop == nil {
+	if w.service == nil {
 		return
 	}
-	// A server that shuts down waits for connections that were opened and never used.
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	w.stop()
-	w.stop = nil
-	if err := <-w.ended; err != nil {
+	if err := w.service.Stop(); err != nil {
 		w.t.Errorf("the service ended with %v", err)
 	}
+	w.service = nil
 }
 
-// Restart ends the service, if it runs, and starts it again on the same data
-// and address.
+// Restart ends the service, if it runs, and starts it again with the same database and address.
 func (w *World) Restart() {
 	w.t.Helper()
 	w.Stop()
@@ -224,8 +202,8 @@ func (w *World) NewPayer() *ecdsa.PrivateKey {
 	return key
 }
 
-// NewContract deploys a contract wallet with tokens and a Permit2 allowance,
-// whose owner is key if its constructor asks for one.
+// NewContract deploys a contract wallet with tokens and a Permit2 allowance. Its owner is key, if its constructor takes
+// an owner.
 func (w *World) NewContract(contract *contracts.Contract, key *ecdsa.PrivateKey) common.Address {
 	w.t.Helper()
 	owner := crypto.PubkeyToAddress(key.PublicKey)
@@ -246,7 +224,7 @@ func (w *World) NewContract(contract *contracts.Contract, key *ecdsa.PrivateKey)
 	return wallet
 }
 
-// NewKey returns a wallet that owns nothing.
+// NewKey returns a wallet without coins and tokens.
 func (w *World) NewKey() *ecdsa.PrivateKey {
 	w.t.Helper()
 	key, err := crypto.GenerateKey()
@@ -273,7 +251,7 @@ func (w *World) Client(key *ecdsa.PrivateKey, change ...func(*client.Config)) *c
 	return buyer
 }
 
-// Received returns what the recipient holds of the token.
+// Received returns the recipient's token balance.
 func (w *World) Received() *big.Int {
 	w.t.Helper()
 	balance, err := w.Chain.TokenBalance(context.Background(), devchain.PayTo())
@@ -283,7 +261,7 @@ func (w *World) Received() *big.Int {
 	return balance
 }
 
-// Log keeps everything that the service logged.
+// Log collects everything that is written to it. Many goroutines may use it.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -15,27 +15,28 @@ import (
 	"boxoffice/internal/crash"
 	"boxoffice/internal/server"
 	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// unit is what a unit of every action costs, in atomic token units.
-const unit = 1_000_003
+// unitPrice is the price of one unit of every action, in atomic token units.
+const unitPrice = 1_000_003
 
-// station is where servers start, one after the other, on the same data.
-type station struct {
+// servers starts servers, one after the other, with the same configuration and database.
+type servers struct {
 	dir     string
 	program string
 	config  server.Config
 	remote  bool
-	starts  int
+	started int
 }
 
-// newStation builds the server with crash points and writes its configuration,
-// and that of the facilitator that it settles through, if it does.
-func newStation(ctx context.Context, dir string, chain *ledger, remote bool) (*station, error) {
-	s := &station{dir: dir, program: filepath.Join(dir, "boxoffice"), remote: remote}
+// newServers builds the server with crash points, and writes its configuration and that of the facilitator if it
+// settles through one.
+func newServers(ctx context.Context, dir string, chain *chain, remote bool) (*servers, error) {
+	s := &servers{dir: dir, program: filepath.Join(dir, "boxoffice"), remote: remote}
 	build := exec.CommandContext(ctx, "go", "build", "-tags", "crashpoints", "-o", s.program, "boxoffice/cmd/boxoffice")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the server: %w\n%s", err, out)
@@ -52,7 +53,7 @@ func newStation(ctx context.Context, dir string, chain *ledger, remote bool) (*s
 	if facilitator.Facilitator.Listen, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	facilitator.Store.Path = ledgerFile
+	facilitator.Store.Path = databaseFile
 	facilitator.Facilitator.Assets = []common.Address{chain.Token()}
 	facilitator.Facilitator.Wait = server.Duration(time.Second)
 	facilitator.Facilitator.Rate = facilitator.Limits.PerAddress
@@ -65,10 +66,10 @@ func newStation(ctx context.Context, dir string, chain *ledger, remote bool) (*s
 const (
 	serverFile      = "boxoffice.toml"
 	facilitatorFile = "facilitator.toml"
-	ledgerFile      = "facilitator.db"
+	databaseFile    = "facilitator.db"
 )
 
-func (s *station) save(config server.Config, name string) error {
+func (s *servers) save(config server.Config, name string) error {
 	document, err := config.Marshal()
 	if err != nil {
 		return err
@@ -76,10 +77,10 @@ func (s *station) save(config server.Config, name string) error {
 	return os.WriteFile(s.file(name), document, 0o600)
 }
 
-// books are the databases, that of the wallet first.
-func (s *station) books() []string {
+// databases returns the files of the databases. The first has the slots of the settlement wallet, the last the orders.
+func (s *servers) databases() []string {
 	if s.remote {
-		return []string{s.file(ledgerFile), s.file("boxoffice.db")}
+		return []string{s.file(databaseFile), s.file("boxoffice.db")}
 	}
 	return []string{s.file("boxoffice.db")}
 }
@@ -92,42 +93,35 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-func (s *station) file(name string) string { return filepath.Join(s.dir, name) }
+func (s *servers) file(name string) string { return filepath.Join(s.dir, name) }
 
-// configure returns the configuration of a server in a hurry.
-func configure(listen string, chain *ledger) server.Config {
-	config := server.Default()
-	config.BaseURL, config.Listen, config.OperatorListen = "http://"+listen, listen, ""
+// configure returns a configuration with short pauses.
+func configure(listen string, chain *chain) server.Config {
+	config := servertest.Configure(chain.Chain, listen, x402.NewUint256(unitPrice))
 	config.SubmitWait = server.Duration(time.Second)
-	config.Chain.ID, config.Chain.RPCURL = chain.ChainID().Uint64(), chain.URL()
 	config.Chain.Confirmations = 2
 	config.Chain.ReorgDepth = 8
-	config.Payment.Asset, config.Payment.PayTo = chain.Token(), devchain.PayTo()
-	config.Payment.Symbol, config.Payment.Name, config.Payment.Version = devchain.TokenSymbol, "Boxoffice Test Token", "1"
-	config.Payment.Amount = x402.NewUint256(unit)
 	config.Settlement.Poll = server.Duration(blockTime / 2)
 	config.Settlement.Gather = server.Duration(5 * time.Millisecond)
 	config.Settlement.BumpAfter = server.Duration(400 * time.Millisecond)
 	config.Settlement.Lease = server.Duration(150 * time.Millisecond)
 	config.Settlement.Recheck = server.Duration(250 * time.Millisecond)
 	config.Settlement.MaxBatch = 10
-	config.Limits.PerAddress = server.RateConfig{PerSecond: 1e6, Burst: 1e6}
-	config.Limits.PerToken = server.RateConfig{PerSecond: 1e6, Burst: 1e6}
 	return config
 }
 
-// process is one life of the server.
+// process is a running server or facilitator.
 type process struct {
-	command *exec.Cmd
-	log     string
-	ended   chan struct{} // closed when it is over
-	err     error         // of the end
-	killed  atomic.Bool   // from outside
+	command    *exec.Cmd
+	log        string
+	ended      chan struct{} // closed when the process has ended
+	err        error         // how it ended
+	killedByUs atomic.Bool   // not by a crash point
 }
 
-// start starts a server that dies at the count-th call of a step, "" for none.
-func (s *station) start(ctx context.Context, step crash.Step, count int) (*process, error) {
-	s.starts++
+// start starts a server that kills itself when it comes to a step for the count-th time. The step "" is never.
+func (s *servers) start(ctx context.Context, step crash.Step, count int) (*process, error) {
+	s.started++
 	env := []string{}
 	if !s.remote {
 		env = append(env, settlementKey)
@@ -135,23 +129,23 @@ func (s *station) start(ctx context.Context, step crash.Step, count int) (*proce
 	if step != "" {
 		env = append(env, fmt.Sprintf("%s=%s#%d", crash.Variable, step, count))
 	}
-	return s.launch(ctx, fmt.Sprintf("server-%04d.log", s.starts), env, "serve", "--config", s.file(serverFile))
+	return s.launch(ctx, fmt.Sprintf("server-%04d.log", s.started), env, "serve", "--config", s.file(serverFile))
 }
 
 // startFacilitator starts the facilitator that the servers settle through.
-func (s *station) startFacilitator(ctx context.Context) (*process, error) {
+func (s *servers) startFacilitator(ctx context.Context) (*process, error) {
 	return s.launch(ctx, "facilitator.log", []string{settlementKey}, "facilitator", "--config", s.file(facilitatorFile))
 }
 
 const settlementKey = "BOXOFFICE_SETTLEMENT_KEY=" + devchain.SettlementKeyHex
 
-func (s *station) launch(ctx context.Context, name string, env []string, args ...string) (*process, error) {
+func (s *servers) launch(ctx context.Context, name string, env []string, args ...string) (*process, error) {
 	p := &process{log: s.file(name), ended: make(chan struct{})}
 	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	p.command = exec.CommandContext(ctx, s.program, args...)
 	p.command.Env = append(os.Environ(), env...)
 	p.command.Stdout, p.command.Stderr = log, log
@@ -165,9 +159,9 @@ func (s *station) launch(ctx context.Context, name string, env []string, args ..
 	return p, nil
 }
 
-// kill ends the process like the loss of power does, and waits for its end.
+// kill sends SIGKILL and waits until the process has ended.
 func (p *process) kill() error {
-	p.killed.Store(true)
+	p.killedByUs.Store(true)
 	err := p.command.Process.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
@@ -176,7 +170,7 @@ func (p *process) kill() error {
 	return err
 }
 
-// stop asks the process to end and waits for it.
+// stop sends SIGTERM and waits until the process has ended.
 func (p *process) stop() error {
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -185,11 +179,12 @@ func (p *process) stop() error {
 	return p.err
 }
 
-// died fails unless the end of the process was a kill.
-func (p *process) died() error {
+// wasKilled returns an error with the end of the log unless the process ended by SIGKILL.
+func (p *process) wasKilled() error {
 	if state := p.command.ProcessState; state != nil && state.String() == "signal: killed" {
 		return nil
 	}
-	tail, err := os.ReadFile(p.log)
-	return errors.Join(fmt.Errorf("the server ended by itself: %w\n%s", p.err, tail[max(0, len(tail)-4000):]), err)
+	log, err := os.ReadFile(p.log)
+	log = log[max(0, len(log)-4000):]
+	return errors.Join(fmt.Errorf("the server ended without being killed: %w\n%s", p.err, log), err)
 }
