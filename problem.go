@@ -2,6 +2,8 @@ package boxoffice
 
 import "net/http"
 
+//go:generate go test -run ^TestGeneratedPages$ ./docs -update
+
 // Code names an error of the service. The table below gives each its HTTP
 // status and whether asking again can help; docs/errors.md is generated from it.
 type Code string

@@ -2,16 +2,12 @@ package boxoffice_test
 
 import (
 	"errors"
-	"flag"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"boxoffice"
@@ -20,97 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-//go:generate go test -run ^TestErrorsPage$ . -update
-
-var update = flag.Bool("update", false, "write docs/errors.md from the tables")
-
-const errorsPage = "docs/errors.md"
-
-// TestErrorsPage holds docs/errors.md to the tables of codes and reasons.
-func TestErrorsPage(t *testing.T) {
-	want := renderErrorsPage()
-	if *update {
-		if err := os.MkdirAll("docs", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(errorsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(errorsPage)
-	if err != nil {
-		t.Fatalf("%v; go generate . writes it", err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not what the tables say; go generate . writes it (-tables +page):\n%s", errorsPage, diff)
-	}
-}
-
-func renderErrorsPage() string {
-	var page strings.Builder
-	fmt.Fprint(&page, `<!-- Generated from the tables in problem.go, reasons.go and refusals.go by "go generate .". -->
-
-# Errors
-
-Every error is answered with its status and a JSON body:
-
-| Member | Type | |
-|---|---|---|
-| `+"`error`"+` | string | always: one of the codes below |
-| `+"`detail`"+` | string | for people; `+"`invalid_payment_shape`"+` names the field in it |
-| `+"`reason`"+` | string | with `+"`payment_rejected`"+` and `+"`action_refused`"+`: one of the reasons below |
-| `+"`problems`"+` | array | with `+"`invalid_request`"+`: objects of `+"`path`"+` (a JSON Pointer into the body) and `+"`message`"+` |
-
-Codes and reasons do not change once published; `+"`detail`"+` and `+"`message`"+` may.
-
-## Codes
-
-| Status | Code | Meaning | Ask again |
-|---|---|---|---|
-`)
-	for _, info := range boxoffice.Codes {
-		fmt.Fprintf(&page, "| %d %s | `%s` | %s | %s |\n",
-			info.Status, http.StatusText(info.Status), info.Code, info.Title, askAgain[info.Retry])
-	}
-	fmt.Fprint(&page, `
-A 402 without `+"`error`"+` is not an error: it is the challenge that offers payment.
-
-## Reasons
-
-Why a payment was rejected, or why a submitted one failed (`+"`payment.reason`"+` of a status). Checks run in this order and the first that fails is the reason.
-What a wallet with code says of its permit is the one exception: the simulation asks it, last.
-
-| Reason | Meaning | What the payer can do |
-|---|---|---|
-`)
-	for _, info := range boxoffice.Reasons {
-		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", info.Reason, info.Meaning, info.Remedy)
-	}
-	fmt.Fprint(&page, `
-Why an action refused an input. Where the operator's own judge refused it there is no reason, but a `+"`detail`"+`.
-
-| Reason | Meaning |
-|---|---|
-`)
-	for _, info := range boxoffice.Refusals {
-		fmt.Fprintf(&page, "| `%s` | %s |\n", info.Reason, info.Meaning)
-	}
-	return page.String()
-}
-
-var askAgain = map[boxoffice.Retry]string{
-	boxoffice.RetryNever:  "no: the request has to change",
-	boxoffice.RetryLater:  "yes, later: after Retry-After where it is sent",
-	boxoffice.RetryNewKey: "with a new quote, under a new requestKey",
-}
-
 // TestEveryCodeIsInTheTable reads the constants from the source: neither a code
 // without a row nor a row without a constant, and the same for reasons.
 func TestEveryCodeIsInTheTable(t *testing.T) {
 	var codes, reasons, refusals []string
 	for _, info := range boxoffice.Codes {
 		codes = append(codes, string(info.Code))
-		if info.Title == "" || askAgain[info.Retry] == "" || http.StatusText(info.Status) == "" {
+		if info.Title == "" || info.Retry == "" || http.StatusText(info.Status) == "" {
 			t.Errorf("the row of %s is not complete: %+v", info.Code, info)
 		}
 	}

@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 // TestNoDevChainInProduction keeps tests out of the production binary.
 var (
 	wiring = []string{"internal/server", "cmd/boxoffice"}
-	tests  = []string{"internal/test/", "internal/store/storetest", "api/apitest", "cmd/demo"}
+	tests  = []string{"docs", "internal/test/", "internal/store/storetest", "api/apitest", "cmd/demo"}
 )
 
 func TestArrowsPointDown(t *testing.T) {
