@@ -105,7 +105,7 @@ func (f *Facilitator) accept(ctx context.Context, s *submission) (payment.Intent
 	}
 	saved, err := f.Store.Submit(ctx, payment.Intent{
 		ID: boxoffice.NewUUID(), OrderID: boxoffice.NewUUID(), ChainID: f.ChainID, Permit: verified.Permit, FromBlock: verified.Block,
-		Payload: s.paid.Raw, PayloadHash: s.paid.Hash, State: payment.Waiting, SubmittedAt: boxoffice.At(f.Now()),
+		Payload: s.paid.Raw, PayloadHash: s.paid.Hash, SubmittedAt: boxoffice.At(f.Now()), Progress: payment.Progress{State: payment.Waiting},
 	}, requirements)
 	if errors.Is(err, ErrPermitTaken) {
 		return payment.Intent{}, refuse(x402.ReasonOtherPayload, "this owner and nonce pay for something else")

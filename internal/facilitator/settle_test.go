@@ -14,6 +14,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/facilitator"
+	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/store/sqlite"
 	"boxoffice/x402"
@@ -87,14 +88,15 @@ func settledPayment(t *testing.T, store *sqlite.Store, terms x402.Requirements, 
 		t.Fatal(err)
 	}
 	saved, err := store.Submit(t.Context(), payment.Intent{
-		ID: boxoffice.NewUUID(), OrderID: boxoffice.NewUUID(), ChainID: 1, State: payment.Waiting, SubmittedAt: 1,
+		ID: boxoffice.NewUUID(), OrderID: boxoffice.NewUUID(), ChainID: 1, SubmittedAt: 1, Progress: payment.Progress{State: payment.Waiting},
 		Permit: payment.Permit{Authorization: authorization, Signature: signature}, Payload: payload, PayloadHash: hash,
 	}, marshal(t, terms))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Settle(t.Context(), nil, []payment.Decision{{
-		IntentID: saved.ID, Outcome: payment.OutcomeSettled, Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: uint(nonce), SettledAt: 2},
+	recorder := order.Settlement{Store: store}
+	if err := recorder.Record(t.Context(), nil, []payment.Decision{{
+		Intent: saved, Outcome: payment.OutcomeSettled, Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: uint(nonce), SettledAt: 2},
 	}}, 2); err != nil {
 		t.Fatal(err)
 	}

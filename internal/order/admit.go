@@ -70,7 +70,7 @@ func (f *Flow) admit(ctx context.Context, record Record) error {
 	owner := work.Owner{Requester: record.Requester, Payer: record.Payment.Permit.From, OrderID: record.ID}
 	now := boxoffice.At(f.Now())
 	var opened work.Opened
-	err = f.Store.Admit(ctx, record.ID, now, func(tx work.Tx) (work.Opened, error) {
+	err = f.Store.Admit(ctx, Admit(&record, now), func(tx work.Tx) (work.Opened, error) {
 		opened, err = open(ctx, tx, owner, input, now)
 		return opened, err
 	})

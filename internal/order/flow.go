@@ -39,7 +39,7 @@ import (
 type Config struct {
 	Store    Store
 	Actions  *action.Catalog
-	Verifier *payment.Verifier
+	Verifier Verifier
 
 	BaseURL     string // without a trailing slash
 	ServiceName string // in the domain of quote approvals
@@ -51,6 +51,12 @@ type Config struct {
 	Accepted func()        // called after an intent was saved: wakes the settler
 	Now      func() time.Time
 	Log      *slog.Logger
+}
+
+// Verifier checks a payment and the approval of its quote. A payment that fails
+// a check is a *payment.Rejection.
+type Verifier interface {
+	Verify(ctx context.Context, demand payment.Demand, paid *x402.Payment, approval boxoffice.Signature) (payment.Verified, error)
 }
 
 // Flow is the paid request flow. Every error of its methods is a

@@ -38,7 +38,7 @@ func (f *Flow) Pay(ctx context.Context, requester boxoffice.Requester, id boxoff
 }
 
 func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, approval boxoffice.Signature) error {
-	if record.Status == boxoffice.PaymentPending || record.Status == boxoffice.Paid {
+	if !record.takesPayment() {
 		return errOtherPayment
 	}
 	if err := f.mustBePayable(record); err != nil {
@@ -71,7 +71,7 @@ func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, ap
 	return f.begin(ctx, record, payment.Intent{
 		ID: boxoffice.NewUUID(), OrderID: record.ID, ChainID: quoteApproval.ChainID, Permit: verified.Permit, FromBlock: verified.Block,
 		Payload: paid.Raw, PayloadHash: paid.Hash, QuoteSignature: approval,
-		State: payment.Waiting, SubmittedAt: boxoffice.At(f.Now()),
+		SubmittedAt: boxoffice.At(f.Now()), Progress: payment.Progress{State: payment.Waiting},
 	})
 }
 
@@ -100,11 +100,7 @@ func (f *Flow) mustNotPayTwice(last *payment.Intent, paid *x402.Payment) error {
 const retryAfterDeadline = 30
 
 func (f *Flow) begin(ctx context.Context, record Record, intent payment.Intent) error {
-	var replaces *boxoffice.UUID
-	if record.Payment != nil {
-		replaces = &record.Payment.ID
-	}
-	err := f.Store.BeginPayment(ctx, intent, replaces)
+	err := f.Store.BeginPayment(ctx, intent, Begin(&record, &intent))
 	switch {
 	case err == nil:
 		crash.At(crash.PaymentSaved)

@@ -44,17 +44,14 @@ type Store interface {
 	Order(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Record, error)
 	// OrderByKey returns a requester's order by its requestKey, or ErrNotFound.
 	OrderByKey(ctx context.Context, requester boxoffice.Requester, requestKey boxoffice.UUID) (Record, error)
-	// BeginPayment saves the intent and moves its order from quoted, or from
-	// payment_failed whose last intent is replaces, to payment_pending. It
-	// returns ErrStale if the order is elsewhere, and ErrPermitTaken if the
-	// permit's chain, owner and nonce belong to another order.
-	BeginPayment(ctx context.Context, intent payment.Intent, replaces *boxoffice.UUID) error
+	// BeginPayment saves an intent and executes the change of its order. It returns
+	// ErrStale if the order is not as the change needs it, and ErrPermitTaken if
+	// the permit's chain, owner and nonce belong to another order.
+	BeginPayment(ctx context.Context, intent payment.Intent, change Change) error
 	// Unadmitted returns the paid orders that are not admitted, oldest first.
 	Unadmitted(ctx context.Context, limit int) ([]Record, error)
-	// Admit marks a paid order admitted and keeps what open created, in one
-	// transaction. It returns ErrStale if the order is not paid or is admitted.
-	Admit(ctx context.Context, id boxoffice.UUID, at boxoffice.Timestamp, open func(work.Tx) (work.Opened, error)) error
-	// Committed returns the sum of what the owner's intents that are waiting or
-	// sent will move of a token.
-	Committed(ctx context.Context, permit payment.Permit, chainID uint64) (boxoffice.Amount, error)
+	// Admit executes the change of a paid order and saves what open created. It
+	// returns ErrStale, and does not call open, if the order is not as the change
+	// needs it.
+	Admit(ctx context.Context, change Change, open func(work.Tx) (work.Opened, error)) error
 }

@@ -17,6 +17,7 @@ type DeciderConfig struct {
 	ChainID       uint64
 	Chain         Chain
 	Store         Store
+	Recorder      Recorder
 	History       History
 	Confirmations uint64        // blocks that must hold a transfer before it counts, its own included; at least 1
 	ReorgDepth    uint64        // blocks above one that no reorganisation removes
@@ -94,7 +95,7 @@ func (d *Decider) readView(ctx context.Context) (view, error) {
 
 // settle saves decisions and closes their slot, if one is given.
 func (d *Decider) settle(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision) error {
-	if err := d.Store.Settle(ctx, slotID, decisions, boxoffice.At(d.Now())); err != nil {
+	if err := d.Recorder.Record(ctx, slotID, decisions, boxoffice.At(d.Now())); err != nil {
 		return err
 	}
 	crash.At(crash.DecisionsSaved)

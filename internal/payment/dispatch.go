@@ -167,8 +167,12 @@ func (s *Settler) openSlot(ctx context.Context, nonce uint64, batch []Intent) (S
 		ID: boxoffice.NewUUID(), ChainID: s.ChainID, Sender: s.Wallet.Address(), WalletNonce: nonce,
 		Txs: []Tx{tx}, Intents: batch, OpenedAt: boxoffice.At(s.Now()),
 	}
+	changes, err := Send(&slot)
+	if err != nil {
+		return Slot{}, err
+	}
 	crash.At(crash.TransactionSigned)
-	if err := s.Store.OpenSlot(ctx, slot); err != nil {
+	if err := s.Store.OpenSlot(ctx, slot, changes); err != nil {
 		return Slot{}, err
 	}
 	crash.At(crash.SlotSaved)

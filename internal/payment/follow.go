@@ -149,7 +149,7 @@ func (i *Intent) movedBy(t Transfer) bool {
 func decisionsFor(intents []Intent, verdict Outcome) []Decision {
 	decisions := make([]Decision, len(intents))
 	for i, intent := range intents {
-		decisions[i] = Decision{IntentID: intent.ID, Outcome: verdict}
+		decisions[i] = Decision{Intent: intent, Outcome: verdict}
 	}
 	return decisions
 }

@@ -56,18 +56,10 @@ type Intent struct {
 	Payload        []byte         // canonical JSON of the signed x402 payload; never logged or answered
 	PayloadHash    boxoffice.Hash // SHA-256 of Payload
 	QuoteSignature boxoffice.Signature
-	State          State
-	Reason         string    // why it failed
-	Final          bool      // failed, and its permit can never settle any more
-	FromBlock      uint64    // the newest block when it was verified: its nonce was free then
-	Reverts        int       // confirmed transactions of ours that carried it in vain
-	Evidence       *Evidence // of a settled intent; kept when the chain takes the transfer back
+	FromBlock      uint64 // the newest block when it was verified: its nonce was free then
 	SubmittedAt    boxoffice.Timestamp
+	Progress
 }
-
-// Undone reports whether a reorganisation took the intent's transfer back after
-// it was settled. Its order is paid and stays so.
-func (i *Intent) Undone() bool { return i.Evidence != nil && i.State != Settled }
 
 // Evidence is the Transfer log that moved an intent's money.
 type Evidence struct {
@@ -98,9 +90,9 @@ const (
 	OutcomeUndone   Outcome = "undone"   // it was settled, and no block has its transfer any more: it waits again
 )
 
-// Decision is what the settler concluded about one intent.
+// Decision is what a settler decided about one intent.
 type Decision struct {
-	IntentID boxoffice.UUID
+	Intent   Intent // as the settler read it: the decision holds only where it is still so
 	Outcome  Outcome
 	Reason   string
 	Final    bool
@@ -142,20 +134,25 @@ type Store interface {
 	Waiting(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
 	// Slots returns the open slots of a wallet by rising nonce.
 	Slots(ctx context.Context, chainID uint64, sender common.Address) ([]Slot, error)
-	// OpenSlot saves a slot with its first transaction and moves its intents
-	// from waiting to sent: all of it, or ErrStale and nothing.
-	OpenSlot(ctx context.Context, slot Slot) error
+	// OpenSlot saves a slot with its first transaction and executes the changes of
+	// its intents, in the order of their calls: all of it, or ErrStale and nothing.
+	OpenSlot(ctx context.Context, slot Slot, changes []Change) error
 	// AddTx saves a further transaction of an open slot.
 	AddTx(ctx context.Context, slotID boxoffice.UUID, tx Tx) error
-	// Settle applies decisions and closes the slot, if one is given. A settled
-	// intent makes its order paid, a failed one makes it payment_failed. It
-	// returns ErrStale and changes nothing if an intent or the slot is not where
-	// the decision needs it, and ErrCredited if a Transfer log was credited
-	// before.
-	Settle(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision, at boxoffice.Timestamp) error
 	// Unresolved returns the failed intents that are not final and still are the
 	// last payment of their order.
 	Unresolved(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
+}
+
+// Recorder saves what settlers decide about intents and what that means for the
+// orders that they pay.
+type Recorder interface {
+	// Record saves all decisions in one transaction and closes the slot, if one is
+	// named: then every intent of the slot that is still sent has to be decided.
+	// It returns ErrStale and changes nothing if an intent or the slot changed
+	// since it was read, and ErrCredited if a Transfer log was credited to another
+	// intent.
+	Record(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision, at boxoffice.Timestamp) error
 }
 
 // History is what the settler asks of payments that were settled, in case a
@@ -164,10 +161,12 @@ type History interface {
 	// Settled returns the settled intents whose transfer is in a block from
 	// first on, newest first.
 	Settled(ctx context.Context, chainID, first uint64, limit int) ([]Intent, error)
-	// ReopenSlots opens a wallet's closed slots from a nonce on, because the chain
-	// gave these nonces back. What their transactions had settled is sent again.
-	// It returns how many slots it opened.
-	ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) (int, error)
+	// ClosedSlots returns a wallet's closed slots from a nonce on, by rising nonce,
+	// with every intent that they carried.
+	ClosedSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) ([]Slot, error)
+	// ReopenSlots opens a wallet's closed slots from a nonce on and executes the
+	// changes of their intents: all of it, or ErrStale and nothing.
+	ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64, changes []Change) error
 	// Carried says whether a transaction is one of ours and which intents it
 	// carried.
 	Carried(ctx context.Context, tx common.Hash) (ours bool, intents []boxoffice.UUID, err error)

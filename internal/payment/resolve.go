@@ -63,7 +63,7 @@ func (d *Decider) resolve(ctx context.Context, v view, cases []unresolved) error
 
 // decide returns the decision on an intent, nil to leave it as it is.
 func (d *Decider) decide(ctx context.Context, v view, c unresolved, found permitState) (*Decision, error) {
-	decision := &Decision{IntentID: c.intent.ID, Outcome: OutcomeFailed, Final: found.dead}
+	decision := &Decision{Intent: c.intent, Outcome: OutcomeFailed, Final: found.dead}
 	switch {
 	case found.spent && c.intent.FromBlock > v.confirmed:
 		return nil, nil // it was free in a later block: the chain is not of one mind
@@ -73,7 +73,7 @@ func (d *Decider) decide(ctx context.Context, v view, c unresolved, found permit
 			return nil, err
 		}
 		if transfer != nil {
-			return &Decision{IntentID: c.intent.ID, Outcome: OutcomeSettled, Evidence: d.evidence(*transfer)}, nil
+			return &Decision{Intent: c.intent, Outcome: OutcomeSettled, Evidence: d.evidence(*transfer)}, nil
 		}
 		decision.Reason = string(x402.ReasonNonceSpent)
 	case found.expired:

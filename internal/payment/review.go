@@ -85,10 +85,14 @@ func (s *Settler) reopenSlots(ctx context.Context, v view) error {
 	if err != nil {
 		return err
 	}
-	reopened, err := s.History.ReopenSlots(ctx, s.ChainID, s.Wallet.Address(), consumed)
-	if err == nil && reopened > 0 {
+	closed, err := s.History.ClosedSlots(ctx, s.ChainID, s.Wallet.Address(), consumed)
+	if err != nil {
+		return err
+	}
+	err = s.History.ReopenSlots(ctx, s.ChainID, s.Wallet.Address(), consumed, Resend(closed))
+	if err == nil && len(closed) > 0 {
 		s.Log.ErrorContext(ctx, "a reorganisation deeper than the confirmations removed transactions; they are sent again",
-			"slots", reopened, "fromWalletNonce", consumed)
+			"slots", len(closed), "fromWalletNonce", consumed)
 	}
 	return err
 }

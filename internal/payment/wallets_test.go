@@ -9,6 +9,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/contracts"
+	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/test/devchain"
 	"boxoffice/internal/test/faultrpc"
@@ -103,7 +104,7 @@ func TestWalletPaysAgain(t *testing.T) {
 	w.tell(wallet, contracts.Accept)
 	record := w.read(failed.OrderID)
 	again := w.intent(record, w.permit(1, 1, from(wallet), func(p *payment.Permit) { p.Deadline, _ = p.Deadline.Add(x402.NewUint256(1)) }))
-	w.must(w.store.BeginPayment(t.Context(), again, &failed.ID))
+	w.must(w.store.BeginPayment(t.Context(), again, order.Begin(&record, &again)))
 	w.round()
 	w.mine()
 	w.round()

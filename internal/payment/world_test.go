@@ -106,6 +106,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	w.config = s.settler
 	w.config.ChainID, w.config.Chain, w.config.Wallet = w.dev.ChainID().Uint64(), w.chain, w.wallet
 	w.config.Store, w.config.History, w.config.Costs, w.config.Rounds.Leases = w.store, w.store, w.store, w.store
+	w.config.Recorder = order.Settlement{Store: w.store}
 	w.restart()
 	return w
 }
@@ -214,7 +215,7 @@ func (w *world) pay(payer int, nonce uint64, change ...func(*payment.Permit)) pa
 	w.Helper()
 	record := w.order()
 	intent := w.intent(record, w.permit(payer, nonce, change...))
-	w.must(w.store.BeginPayment(w.Context(), intent, nil))
+	w.must(w.store.BeginPayment(w.Context(), intent, order.Begin(&record, &intent)))
 	return intent
 }
 
@@ -264,7 +265,7 @@ func (w *world) intent(record order.Record, permit payment.Permit) payment.Inten
 	return payment.Intent{
 		ID: boxoffice.NewUUID(), OrderID: record.ID, ChainID: w.config.ChainID, Permit: permit,
 		Payload: sent.Raw, PayloadHash: sent.Hash, QuoteSignature: boxoffice.Signature(permit.Signature),
-		State: payment.Waiting, FromBlock: w.dev.Head().Number.Uint64(), SubmittedAt: boxoffice.At(w.now()),
+		FromBlock: w.dev.Head().Number.Uint64(), SubmittedAt: boxoffice.At(w.now()), Progress: payment.Progress{State: payment.Waiting},
 	}
 }
 

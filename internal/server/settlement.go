@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
 	"boxoffice/internal/payment/remote"
@@ -99,10 +100,11 @@ func (s *Server) facilitatorClient() *remote.Client {
 
 // openSettlement makes the settler that the configuration asks for.
 func (s *Server) openSettlement(decided func()) {
+	recorder := order.Settlement{Store: s.store}
 	var decider *payment.Decider
 	if s.chain != nil {
 		decider = payment.NewDecider(payment.DeciderConfig{
-			ChainID: s.Chain.ID, Chain: s.chain, Store: s.store, History: s.store,
+			ChainID: s.Chain.ID, Chain: s.chain, Store: s.store, Recorder: recorder, History: s.store,
 			Confirmations: s.Chain.Confirmations, ReorgDepth: s.Chain.ReorgDepth, ReviewEvery: time.Duration(s.Settlement.Recheck),
 			Decided: decided, Now: s.Now, Log: s.Log,
 		})
@@ -113,7 +115,7 @@ func (s *Server) openSettlement(decided func()) {
 	}
 	if s.Settlement.Via == ViaFacilitator {
 		s.settler = remote.NewSettler(remote.SettlerConfig{
-			ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Exposures: s.store, Decider: decider,
+			ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Recorder: recorder, Exposures: s.store, Decider: decider,
 			MaxInFlight: s.Settlement.Facilitator.MaxInFlight, RetryEvery: time.Duration(s.Settlement.Facilitator.Retry),
 			Decided: decided, Rounds: rounds,
 		})

@@ -29,6 +29,7 @@ type SettlerConfig struct {
 	ChainID     uint64
 	Client      *Client
 	Store       Store
+	Recorder    payment.Recorder
 	Exposures   Exposures
 	Decider     *payment.Decider // decides by the chain; nil: no RPC node is configured, and the facilitator's answer decides
 	MaxInFlight int              // calls open at once
@@ -40,7 +41,6 @@ type SettlerConfig struct {
 // Store is the part of payment.Store that a Settler needs.
 type Store interface {
 	Waiting(ctx context.Context, chainID uint64, limit int) ([]payment.Intent, error)
-	Settle(ctx context.Context, slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) error
 }
 
 // Settler carries saved intents to a facilitator until their outcome is known.
@@ -191,12 +191,12 @@ func (s *Settler) decideByAnswers(ctx context.Context, waiting []payment.Intent)
 		if a.open || a.heard == nil {
 			continue
 		}
-		decision := payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeFailed, Reason: string(a.heard.Reason)}
+		decision := payment.Decision{Intent: intent, Outcome: payment.OutcomeFailed, Reason: string(a.heard.Reason)}
 		deadline, fits := intent.Permit.Deadline.Uint64()
 		late := fits && s.Rounds.Now().Add(-afterDeadline).Unix() > int64(deadline)
 		switch {
 		case a.heard.Outcome == Settled:
-			decision = payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeSettled, Evidence: s.word(intent, *a.heard)}
+			decision = payment.Decision{Intent: intent, Outcome: payment.OutcomeSettled, Evidence: s.word(intent, *a.heard)}
 		case a.heard.Outcome == Refused && a.clean:
 		case a.heard.Outcome == Declined && a.clean && late:
 		default:
@@ -212,11 +212,11 @@ func (s *Settler) decideByAnswers(ctx context.Context, waiting []payment.Intent)
 }
 
 func (s *Settler) apply(ctx context.Context, decision payment.Decision) error {
-	err := s.Store.Settle(ctx, nil, []payment.Decision{decision}, boxoffice.At(s.Rounds.Now()))
+	err := s.Recorder.Record(ctx, nil, []payment.Decision{decision}, boxoffice.At(s.Rounds.Now()))
 	if err != nil {
 		return err
 	}
-	s.Rounds.Log.InfoContext(ctx, "payment decided by the facilitator's word", "intent", decision.IntentID, "verdict", decision.Outcome, "reason", decision.Reason)
+	s.Rounds.Log.InfoContext(ctx, "payment decided by the facilitator's word", "intent", decision.Intent.ID, "verdict", decision.Outcome, "reason", decision.Reason)
 	if s.Decided != nil {
 		s.Decided()
 	}

@@ -82,7 +82,13 @@ func (s *Store) Submit(ctx context.Context, intent payment.Intent, requirements 
 			return err
 		}
 		if created {
-			if err := beginPayment(ctx, tx, intent, nil); err != nil {
+			if err := changeOrder(ctx, tx, order.Change{
+				OrderID: intent.OrderID, From: order.Stage{Status: boxoffice.Quoted},
+				To: order.Stage{Status: boxoffice.PaymentPending, IntentID: &intent.ID},
+			}); err != nil {
+				return err
+			}
+			if err := insertIntent(ctx, tx, intent); err != nil {
 				return err
 			}
 		}

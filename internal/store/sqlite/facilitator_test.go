@@ -7,6 +7,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/facilitator"
+	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/store/sqlite"
 	"boxoffice/x402"
@@ -17,9 +18,10 @@ import (
 func foreignIntent(nonce uint64, digest byte) payment.Intent {
 	auth := x402.Authorization{From: common.Address{0xaa}, Nonce: x402.NewUint256(nonce)}
 	return payment.Intent{
-		ID: boxoffice.NewUUID(), OrderID: boxoffice.NewUUID(), ChainID: 1, State: payment.Waiting, SubmittedAt: 1,
+		ID: boxoffice.NewUUID(), OrderID: boxoffice.NewUUID(), ChainID: 1, SubmittedAt: 1,
 		Permit:      payment.Permit{Authorization: auth, Signature: make([]byte, 65)},
 		PayloadHash: boxoffice.Hash{digest},
+		Progress:    payment.Progress{State: payment.Waiting},
 		Payload: []byte(`{"accepted":{"amount":"0","asset":"0x0000000000000000000000000000000000000000","maxTimeoutSeconds":1,"network":"eip155:1","payTo":"0x0000000000000000000000000000000000000000","scheme":"exact"},` +
 			`"payload":{"permit2Authorization":{"deadline":"0","from":"0xaa00000000000000000000000000000000000000","nonce":"` + auth.Nonce.String() + `","permitted":{"amount":"0","token":"0x0000000000000000000000000000000000000000"},"spender":"0x0000000000000000000000000000000000000000","witness":{"to":"0x0000000000000000000000000000000000000000","validAfter":"0"}},"signature":"0x00"},"x402Version":2}`),
 	}
@@ -46,8 +48,9 @@ func TestSubmit(t *testing.T) {
 	if other, err := store.Submit(ctx, foreignIntent(6, 1), []byte(`{}`)); err != nil || other.ID == first.ID {
 		t.Errorf("another nonce is %s, %v", other.ID, err)
 	}
-	if err := store.Settle(ctx, nil, []payment.Decision{{
-		IntentID: first.ID, Outcome: payment.OutcomeSettled, Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: 1<<63 - 1, SettledAt: 2},
+	recorder := order.Settlement{Store: store}
+	if err := recorder.Record(ctx, nil, []payment.Decision{{
+		Intent: first, Outcome: payment.OutcomeSettled, Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: 1<<63 - 1, SettledAt: 2},
 	}}, 2); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 const intentColumns = `i.id, i.order_id, i.chain_id, i.payload, i.payload_hash, i.quote_signature, i.state, i.reason, i.final,
-	i.from_block, i.left_out, i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
+	i.slot_id, i.from_block, i.reverts, i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
 
 // intentRow is the columns of an intent, all of them NULL where an outer join
 // found none.
@@ -27,6 +27,7 @@ type intentRow struct {
 	state          *payment.State
 	reason         *string
 	final          *bool
+	slotID         *boxoffice.UUID
 	fromBlock      *uint64
 	reverts        *int
 	txHash         common.Hash
@@ -39,7 +40,7 @@ type intentRow struct {
 func (r *intentRow) columns() []any {
 	return []any{
 		&r.id, &r.orderID, &r.chainID, &r.payload, intoText{&r.payloadHash}, intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final,
-		&r.fromBlock, &r.reverts, intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
+		&r.slotID, &r.fromBlock, &r.reverts, intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
 	}
 }
 
@@ -51,12 +52,11 @@ func (r *intentRow) intent() (payment.Intent, error) {
 		Payload:        []byte(orZero(r.payload)),
 		PayloadHash:    r.payloadHash,
 		QuoteSignature: r.quoteSignature,
-		State:          orZero(r.state),
-		Reason:         orZero(r.reason),
-		Final:          orZero(r.final),
 		FromBlock:      orZero(r.fromBlock),
-		Reverts:        orZero(r.reverts),
 		SubmittedAt:    orZero(r.submittedAt),
+		Progress: payment.Progress{
+			State: orZero(r.state), SlotID: r.slotID, Reason: orZero(r.reason), Final: orZero(r.final), Reverts: orZero(r.reverts),
+		},
 	}
 	var payload x402.Payload
 	if err := strictjson.Decode(intent.Payload, &payload); err != nil { // repeats no value

@@ -96,18 +96,25 @@ func (s *Store) OrderByKey(ctx context.Context, requester boxoffice.Requester, r
 }
 
 // BeginPayment implements order.Store.
-func (s *Store) BeginPayment(ctx context.Context, intent payment.Intent, replaces *boxoffice.UUID) error {
-	return s.write(ctx, "begin payment", func(tx *sql.Tx) error { return beginPayment(ctx, tx, intent, replaces) })
+func (s *Store) BeginPayment(ctx context.Context, intent payment.Intent, change order.Change) error {
+	return s.write(ctx, "begin payment", func(tx *sql.Tx) error {
+		if err := changeOrder(ctx, tx, change); err != nil {
+			return err
+		}
+		return insertIntent(ctx, tx, intent)
+	})
 }
 
-func beginPayment(ctx context.Context, tx *sql.Tx, intent payment.Intent, replaces *boxoffice.UUID) error {
-	if err := move(ctx, tx, `
-		UPDATE orders SET status = 'payment_pending', intent_id = ?1
-		WHERE id = ?2 AND (?3 IS NULL AND status = 'quoted' OR intent_id = ?3 AND status = 'payment_failed')`,
-		intent.ID, intent.OrderID, replaces,
-	); err != nil {
-		return err
-	}
+// changeOrder executes one conditional write on an order.
+func changeOrder(ctx context.Context, tx *sql.Tx, change order.Change) error {
+	from, to := change.From, change.To
+	return move(ctx, tx, `
+		UPDATE orders SET (status, intent_id, paid_at, admitted_at) = (?, ?, ?, ?)
+		WHERE id = ? AND (status, intent_id, paid_at, admitted_at) IS (?, ?, ?, ?)`,
+		to.Status, to.IntentID, to.PaidAt, to.AdmittedAt, change.OrderID, from.Status, from.IntentID, from.PaidAt, from.AdmittedAt)
+}
+
+func insertIntent(ctx context.Context, tx *sql.Tx, intent payment.Intent) error {
 	permit := intent.Permit
 	ours, err := affects(ctx, tx, `
 		INSERT INTO permits (chain_id, owner, nonce, order_id) VALUES (?, ?, ?, ?)
@@ -122,10 +129,10 @@ func beginPayment(ctx context.Context, tx *sql.Tx, intent payment.Intent, replac
 	_, err = tx.ExecContext(ctx, `
 		INSERT INTO intents (id, order_id, chain_id, owner, nonce, token, amount, payload, payload_hash,
 		                     quote_signature, state, from_block, submitted_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?)`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		intent.ID, intent.OrderID, intent.ChainID, text{permit.From}, text{permit.Nonce}, text{permit.Permitted.Token},
 		text{permit.Permitted.Amount}, string(intent.Payload), text{intent.PayloadHash}, text{intent.QuoteSignature},
-		intent.FromBlock, intent.SubmittedAt)
+		intent.State, intent.FromBlock, intent.SubmittedAt)
 	return err
 }
 
@@ -141,11 +148,9 @@ func (s *Store) Unadmitted(ctx context.Context, limit int) ([]order.Record, erro
 
 // Admit implements order.Store. It calls open only when the order is this
 // call's to admit, and at most once.
-func (s *Store) Admit(ctx context.Context, id boxoffice.UUID, at boxoffice.Timestamp, open func(work.Tx) (work.Opened, error)) error {
+func (s *Store) Admit(ctx context.Context, change order.Change, open func(work.Tx) (work.Opened, error)) error {
 	return s.write(ctx, "admit", func(tx *sql.Tx) error {
-		if err := move(ctx, tx, `
-			UPDATE orders SET admitted_at = ? WHERE id = ? AND status = 'paid' AND admitted_at IS NULL`, at, id,
-		); err != nil {
+		if err := changeOrder(ctx, tx, change); err != nil {
 			return err
 		}
 		opened, err := open(workTx{tx, s.queue})
@@ -154,7 +159,7 @@ func (s *Store) Admit(ctx context.Context, id boxoffice.UUID, at boxoffice.Times
 		}
 		_, err = tx.ExecContext(ctx, `
 			INSERT INTO admissions (order_id, admitted_at, kind, work_id, job_id) VALUES (?, ?, ?, ?, ?)`,
-			id, at, opened.Kind, opened.ID, unlessEmpty(opened.JobID))
+			change.OrderID, change.To.AdmittedAt, opened.Kind, opened.ID, unlessEmpty(opened.JobID))
 		return err
 	})
 }

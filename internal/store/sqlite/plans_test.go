@@ -27,7 +27,7 @@ func TestPlans(t *testing.T) {
 		{"intents_doubtful", selectUnresolved, []any{1, 20}},
 		{"intents_promised", selectCommitted, []any{"x", "x", 1}},
 		{"intents_settled", selectSettled, []any{1, 5, 20}},
-		{"slots_open", selectSlots, []any{1, "x"}},
+		{"slots_open", selectSlots(openSlots), []any{1, "x"}},
 		{"schedules_due", selectDue, []any{1, 0, "", 20}},
 		{"nodes_due", selectForgotten, []any{1, 20}},
 		{"nodes_held", selectLapsed, []any{1, 20}},

@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
 
 	"boxoffice"
+	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 )
 
@@ -23,24 +25,36 @@ func (s *Store) Lease(ctx context.Context, name, holder string, now, until boxof
 }
 
 const (
-	openSlots     = "s.chain_id = ? AND s.sender = ? AND s.closed_at IS NULL"
-	selectSlots   = `SELECT s.id, s.wallet_nonce, s.opened_at FROM slots s WHERE ` + openSlots + ` ORDER BY s.wallet_nonce`
-	selectSlotTxs = `SELECT t.slot_id, t.hash, t.raw, t.gas_limit, t.fee_cap, t.tip_cap, t.signed_at
-		FROM slots s JOIN transactions t ON t.slot_id = s.id WHERE ` + openSlots + ` ORDER BY t.slot_id, t.position`
-	selectSlotIntents = `SELECT m.slot_id, ` + intentColumns + `
-		FROM slots s JOIN slot_intents m ON m.slot_id = s.id JOIN intents i ON i.id = m.intent_id AND i.slot_id = m.slot_id
-		WHERE ` + openSlots + ` ORDER BY m.slot_id, m.position`
+	openSlots   = "s.chain_id = ? AND s.sender = ? AND s.closed_at IS NULL"
+	closedSlots = "s.chain_id = ? AND s.sender = ? AND s.closed_at IS NOT NULL AND s.wallet_nonce >= ?"
+	stillSent   = " AND i.slot_id = m.slot_id"
 )
+
+func selectSlots(which string) string {
+	return `SELECT s.id, s.wallet_nonce, s.opened_at FROM slots s WHERE ` + which + ` ORDER BY s.wallet_nonce`
+}
 
 // Slots implements payment.Store.
 func (s *Store) Slots(ctx context.Context, chainID uint64, sender common.Address) (slots []payment.Slot, err error) {
+	return s.readSlots(ctx, openSlots, stillSent, chainID, sender)
+}
+
+// ClosedSlots implements payment.History.
+func (s *Store) ClosedSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) ([]payment.Slot, error) {
+	return s.readSlots(ctx, closedSlots, "", chainID, sender, nonce)
+}
+
+// readSlots reads slots with their transactions and those of their intents for
+// which the condition holds.
+func (s *Store) readSlots(ctx context.Context, which, condition string, chainID uint64, sender common.Address, more ...any) (slots []payment.Slot, err error) {
+	args := append([]any{chainID, text{sender}}, more...)
 	err = s.view(ctx, "read slots", func(tx *sql.Tx) error {
 		slots, err = collect(ctx, tx, func(from row) (payment.Slot, error) {
 			slot := payment.Slot{ChainID: chainID, Sender: sender}
 			err := from.Scan(&slot.ID, &slot.WalletNonce, &slot.OpenedAt)
 			return slot, err
-		}, selectSlots, chainID, text{sender})
-		if err != nil {
+		}, selectSlots(which), args...)
+		if err != nil || len(slots) == 0 {
 			return err
 		}
 		at := make(map[boxoffice.UUID]*payment.Slot, len(slots))
@@ -55,7 +69,9 @@ func (s *Store) Slots(ctx context.Context, chainID uint64, sender common.Address
 				at[id].Txs = append(at[id].Txs, signed)
 			}
 			return id, err
-		}, selectSlotTxs, chainID, text{sender}); err != nil {
+		}, `
+			SELECT t.slot_id, t.hash, t.raw, t.gas_limit, t.fee_cap, t.tip_cap, t.signed_at
+			FROM slots s JOIN transactions t ON t.slot_id = s.id WHERE `+which+` ORDER BY t.slot_id, t.position`, args...); err != nil {
 			return err
 		}
 		_, err = collect(ctx, tx, func(from row) (id boxoffice.UUID, err error) {
@@ -68,14 +84,17 @@ func (s *Store) Slots(ctx context.Context, chainID uint64, sender common.Address
 				at[id].Intents = append(at[id].Intents, intent)
 			}
 			return id, err
-		}, selectSlotIntents, chainID, text{sender})
+		}, `
+			SELECT m.slot_id, `+intentColumns+`
+			FROM slots s JOIN slot_intents m ON m.slot_id = s.id JOIN intents i ON i.id = m.intent_id`+condition+`
+			WHERE `+which+` ORDER BY m.slot_id, m.position`, args...)
 		return err
 	})
 	return slots, err
 }
 
 // OpenSlot implements payment.Store.
-func (s *Store) OpenSlot(ctx context.Context, slot payment.Slot) error {
+func (s *Store) OpenSlot(ctx context.Context, slot payment.Slot, changes []payment.Change) error {
 	if len(slot.Txs) != 1 {
 		return fmt.Errorf("sqlite: open slot: txs: a slot opens with 1 transaction, not %d", len(slot.Txs))
 	}
@@ -89,21 +108,15 @@ func (s *Store) OpenSlot(ctx context.Context, slot payment.Slot) error {
 		if err := addTx(ctx, tx, slot.ID, slot.Txs[0]); err != nil {
 			return err
 		}
-		for position, intent := range slot.Intents {
+		for position, change := range changes {
 			if err := move(ctx, tx, `
-				INSERT INTO slot_intents (slot_id, position, intent_id)
-				SELECT ?, ?, id FROM intents WHERE id = ? AND chain_id = ? AND state = 'waiting'`,
-				slot.ID, position, intent.ID, slot.ChainID,
+				INSERT INTO slot_intents (slot_id, position, intent_id) SELECT ?, ?, id FROM intents WHERE id = ? AND chain_id = ?`,
+				slot.ID, position, change.IntentID, slot.ChainID,
 			); err != nil {
-				return err
-			}
-			if err := move(ctx, tx, `
-				UPDATE intents SET state = 'sent', slot_id = ? WHERE id = ? AND state = 'waiting'`, slot.ID, intent.ID,
-			); err != nil {
-				return err
+				return ifTaken(err, payment.ErrStale)
 			}
 		}
-		return nil
+		return changeIntents(ctx, tx, changes)
 	})
 }
 
@@ -121,100 +134,66 @@ func addTx(ctx context.Context, tx *sql.Tx, slotID boxoffice.UUID, signed paymen
 		text{signed.Hash}, signed.Raw, signed.GasLimit, text{signed.FeeCap}, text{signed.TipCap}, signed.SignedAt, slotID), payment.ErrStale)
 }
 
-// Settle implements payment.Store. A sent intent is decided by naming its slot,
-// and then every intent of the slot that is still sent. Waiting intents and
-// failed ones that are not final are decided with or without a slot: such a
-// failed one can be settled, if it is the last payment of its order, or made
-// final, and keeps its first reason.
-func (s *Store) Settle(ctx context.Context, slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) error {
+// Settle implements order.SettlementStore.
+func (s *Store) Settle(ctx context.Context, changes order.Changes) error {
 	return s.write(ctx, "settle", func(tx *sql.Tx) error {
-		for _, decision := range decisions {
-			if err := decide(ctx, tx, slotID, decision, at); err != nil {
+		if err := changeIntents(ctx, tx, changes.Intents); err != nil {
+			return err
+		}
+		for _, change := range changes.Orders {
+			if err := changeOrder(ctx, tx, change); err != nil {
 				return err
 			}
 		}
-		if slotID == nil {
+		if changes.CloseSlot == nil {
 			return nil
 		}
 		return move(ctx, tx, `
 			UPDATE slots SET closed_at = ?
-			WHERE id = ? AND closed_at IS NULL AND NOT EXISTS (SELECT 1 FROM intents WHERE slot_id = slots.id)`, at, slotID)
+			WHERE id = ? AND closed_at IS NULL AND NOT EXISTS (SELECT 1 FROM intents WHERE slot_id = slots.id)`,
+			changes.At, changes.CloseSlot)
 	})
 }
 
-func decide(ctx context.Context, tx *sql.Tx, slotID *boxoffice.UUID, decision payment.Decision, at boxoffice.Timestamp) error {
-	id := decision.IntentID
-	switch decision.Outcome {
-	case payment.OutcomeSettled:
-		evidence := decision.Evidence
-		if evidence == nil {
-			return fmt.Errorf("decision on %s: evidence: is required", id)
-		}
+// changeIntents executes conditional writes on intents.
+func changeIntents(ctx context.Context, tx *sql.Tx, changes []payment.Change) error {
+	const progress = "(state, slot_id, reason, final, reverts, tx_hash, log_index, block_number, settled_at)"
+	for _, change := range changes {
+		args := append(progressColumns(change.To), change.IntentID)
 		if err := move(ctx, tx, `
-			UPDATE intents SET state = 'settled', slot_id = NULL, reason = NULL,
-			                   tx_hash = ?, log_index = ?, block_number = ?, settled_at = ?
-			WHERE id = ? AND (state = 'sent' AND slot_id = ? OR state = 'waiting' OR state = 'failed' AND final = 0)
-			      AND id = (SELECT intent_id FROM orders WHERE orders.id = intents.order_id)`,
-			text{evidence.TxHash}, evidence.LogIndex, evidence.BlockNumber, evidence.SettledAt, id, slotID,
+			UPDATE intents SET `+progress+` = (?, ?, ?, ?, ?, ?, ?, ?, ?)
+			WHERE id = ? AND `+progress+` IS (?, ?, ?, ?, ?, ?, ?, ?, ?)`, append(args, progressColumns(change.From)...)...,
 		); err != nil {
-			return ifTaken(err, payment.ErrCredited)
+			// intents_credited is over the evidence. The other unique index is broken by
+			// settling a payment that was replaced.
+			if taken := ifTaken(err, payment.ErrStale); taken != payment.ErrStale || !strings.Contains(err.Error(), "intents.tx_hash") {
+				return taken
+			}
+			return payment.ErrCredited
 		}
-		// The order of a payment that was undone is paid already.
-		_, err := tx.ExecContext(ctx, `
-			UPDATE orders SET status = 'paid', paid_at = ?1
-			WHERE id = (SELECT order_id FROM intents WHERE id = ?2) AND status IN ('payment_pending', 'payment_failed')`, at, id)
-		return err
-
-	case payment.OutcomeFailed:
-		failed, err := affects(ctx, tx, `
-			UPDATE intents SET state = 'failed', slot_id = NULL, reason = ?, final = ?
-			WHERE id = ? AND (state = 'sent' AND slot_id = ? OR state = 'waiting')`,
-			decision.Reason, decision.Final, id, slotID)
-		if err != nil {
-			return err
-		}
-		if !failed {
-			return move(ctx, tx, `
-				UPDATE intents SET final = 1 WHERE id = ? AND state = 'failed' AND final = 0 AND ?`, id, decision.Final)
-		}
-		_, err = tx.ExecContext(ctx, `
-			UPDATE orders SET status = 'payment_failed'
-			WHERE id = (SELECT order_id FROM intents WHERE id = ?) AND status = 'payment_pending'`, id)
-		return err
-
-	case payment.OutcomeReleased, payment.OutcomeReverted:
-		return move(ctx, tx, `
-			UPDATE intents SET state = 'waiting', slot_id = NULL, left_out = left_out + ?
-			WHERE id = ? AND state = 'sent' AND slot_id = ?`, decision.Outcome == payment.OutcomeReverted, id, slotID)
-
-	case payment.OutcomeUndone:
-		return move(ctx, tx, `UPDATE intents SET state = 'waiting' WHERE id = ? AND state = 'settled'`, id)
 	}
-	return fmt.Errorf("decision on %s: outcome %q is unknown", id, decision.Outcome)
+	return nil
+}
+
+func progressColumns(p payment.Progress) []any {
+	columns := []any{p.State, p.SlotID, unlessEmpty(p.Reason), p.Final, p.Reverts}
+	if p.Evidence == nil {
+		return append(columns, nil, nil, nil, nil)
+	}
+	return append(columns, text{p.Evidence.TxHash}, p.Evidence.LogIndex, p.Evidence.BlockNumber, p.Evidence.SettledAt)
 }
 
 // ReopenSlots implements payment.History.
-func (s *Store) ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) (reopened int, err error) {
-	err = s.write(ctx, "reopen slots", func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, `
+func (s *Store) ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64, changes []payment.Change) error {
+	return s.write(ctx, "reopen slots", func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `
 			UPDATE slots SET closed_at = NULL
-			WHERE chain_id = ? AND sender = ? AND wallet_nonce >= ? AND closed_at IS NOT NULL`, chainID, text{sender}, nonce)
-		if err != nil {
+			WHERE chain_id = ? AND sender = ? AND wallet_nonce >= ? AND closed_at IS NOT NULL`, chainID, text{sender}, nonce,
+		); err != nil {
 			return err
 		}
-		n, err := result.RowsAffected()
-		if reopened = int(n); err != nil || n == 0 {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `
-			UPDATE intents SET state = 'sent', slot_id = t.slot_id
-			FROM transactions t JOIN slots s ON s.id = t.slot_id JOIN slot_intents m ON m.slot_id = s.id
-			WHERE s.chain_id = ? AND s.sender = ? AND s.wallet_nonce >= ?
-			      AND t.hash = intents.tx_hash AND m.intent_id = intents.id AND intents.state = 'settled'`,
-			chainID, text{sender}, nonce)
-		return err
+		return changeIntents(ctx, tx, changes)
 	})
-	return reopened, err
 }
 
 // Carried implements payment.History.

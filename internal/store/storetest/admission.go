@@ -17,7 +17,7 @@ var admissionTests = map[string]func(*testing.T, Store){
 		record, _ := pay(t, store, alice, 1)
 		at := now + 5*minute
 		opened := work.Opened{Kind: work.KindWorkflow, ID: boxoffice.NewUUID(), JobID: boxoffice.NewUUID()}
-		fatal(t, store.Admit(t.Context(), record.ID, at, func(tx work.Tx) (work.Opened, error) {
+		fatal(t, store.Admit(t.Context(), admission(t, store, record, at), func(tx work.Tx) (work.Opened, error) {
 			carrier := job(alice, record.ID)
 			carrier.ID = opened.JobID
 			return opened, tx.InsertJob(t.Context(), carrier)
@@ -34,7 +34,7 @@ var admissionTests = map[string]func(*testing.T, Store){
 		record, _ := pay(t, store, alice, 1)
 		var calls atomic.Int32
 		if won := race(t, order.ErrStale, func(ctx context.Context, i int) error {
-			return store.Admit(ctx, record.ID, now, func(tx work.Tx) (work.Opened, error) {
+			return store.Admit(ctx, admission(t, store, record, now), func(tx work.Tx) (work.Opened, error) {
 				calls.Add(1)
 				opened := job(alice, record.ID)
 				return work.Opened{Kind: work.KindJob, ID: opened.ID}, tx.InsertJob(ctx, opened)
@@ -54,12 +54,12 @@ var admissionTests = map[string]func(*testing.T, Store){
 			t.Error("work was opened")
 			return work.Opened{}, nil
 		}
-		wantError(t, store.Admit(t.Context(), boxoffice.NewUUID(), now, never), order.ErrStale)
-		wantError(t, store.Admit(t.Context(), create(t, store, alice).ID, now, never), order.ErrStale)
+		wantError(t, store.Admit(t.Context(), admission(t, store, quoted(t, alice), now), never), order.ErrStale)
+		wantError(t, store.Admit(t.Context(), admission(t, store, create(t, store, alice), now), never), order.ErrStale)
 		pending, intent := begin(t, store, alice, 1)
-		wantError(t, store.Admit(t.Context(), pending.ID, now, never), order.ErrStale)
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(intent, false)}, now))
-		wantError(t, store.Admit(t.Context(), pending.ID, now, never), order.ErrStale)
+		wantError(t, store.Admit(t.Context(), admission(t, store, pending, now), never), order.ErrStale)
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(intent, false)}, now))
+		wantError(t, store.Admit(t.Context(), admission(t, store, pending, now), never), order.ErrStale)
 	},
 
 	"OpenFails": func(t *testing.T, store Store) {
@@ -67,7 +67,7 @@ var admissionTests = map[string]func(*testing.T, Store){
 		broken := errors.New("broken")
 		opened := job(alice, record.ID)
 		for range 2 {
-			wantError(t, store.Admit(t.Context(), record.ID, now, func(tx work.Tx) (work.Opened, error) {
+			wantError(t, store.Admit(t.Context(), admission(t, store, record, now), func(tx work.Tx) (work.Opened, error) {
 				fatal(t, tx.InsertJob(t.Context(), opened))
 				return work.Opened{}, broken
 			}), broken)
@@ -85,34 +85,34 @@ var admissionTests = map[string]func(*testing.T, Store){
 		record, _ := pay(t, store, alice, 1)
 		func() {
 			defer func() { recover() }()
-			store.Admit(t.Context(), record.ID, now, func(work.Tx) (work.Opened, error) { panic("broken") })
+			store.Admit(t.Context(), admission(t, store, record, now), func(work.Tx) (work.Opened, error) { panic("broken") })
 		}()
-		fatal(t, store.Admit(t.Context(), record.ID, now, openJob(t, alice, record.ID)))
+		fatal(t, store.Admit(t.Context(), admission(t, store, record, now), openJob(t, alice, record.ID)))
 	},
 
 	"Unadmitted": func(t *testing.T, store Store) {
-		var want []boxoffice.UUID
+		var want []order.Record
 		for i := range uint64(4) {
 			record, intent := begin(t, store, alice, i)
-			fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(intent, transfer(i))}, now-boxoffice.Timestamp(i)*minute))
-			want = append([]boxoffice.UUID{record.ID}, want...) // the oldest payment first
+			fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(intent, transfer(i))}, now-boxoffice.Timestamp(i)*minute))
+			want = append([]order.Record{record}, want...) // the oldest payment first
 		}
 		create(t, store, alice)
 		begin(t, store, alice, 10)
-		fatal(t, store.Admit(t.Context(), want[1], now, openJob(t, alice, want[1])))
+		fatal(t, store.Admit(t.Context(), admission(t, store, want[1], now), openJob(t, alice, want[1].ID)))
 		want = append(want[:1], want[2:]...)
 
 		for _, limit := range []int{2, 10} {
 			got, err := store.Unadmitted(t.Context(), limit)
 			fatal(t, err)
-			var ids []boxoffice.UUID
-			for _, record := range got {
-				ids = append(ids, record.ID)
-				whole, err := store.Order(t.Context(), alice, record.ID)
+			if len(got) != min(limit, len(want)) {
+				t.Fatalf("%d orders of %d", len(got), limit)
+			}
+			for i, record := range got {
+				whole, err := store.Order(t.Context(), alice, want[i].ID)
 				fatal(t, err)
 				same(t, record, whole)
 			}
-			same(t, ids, want[:min(limit, len(want))])
 		}
 	},
 }

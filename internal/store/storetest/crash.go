@@ -23,12 +23,14 @@ func Purchase(t testing.TB, store Store, n uint64, saved func(line string)) {
 	)
 	for i, write := range []func() error{
 		func() error { _, _, err := store.Create(t.Context(), record); return err },
-		func() error { return store.BeginPayment(t.Context(), intent, nil) },
-		func() error { return store.OpenSlot(t.Context(), slot) },
+		func() error { return beginPayment(t.Context(), store, intent, nil) },
+		func() error { return openSlot(t.Context(), store, slot) },
 		func() error {
-			return store.Settle(t.Context(), &slot.ID, []payment.Decision{settledBy(intent, transfer(n))}, now)
+			return settle(t.Context(), store, &slot.ID, []payment.Decision{settledBy(sent(intent, slot), transfer(n))}, now)
 		},
-		func() error { return store.Admit(t.Context(), record.ID, now, openJob(t, alice, record.ID)) },
+		func() error {
+			return store.Admit(t.Context(), admission(t, store, record, now), openJob(t, alice, record.ID))
+		},
 	} {
 		fatal(t, write())
 		saved(string(record.ID) + " " + steps[i])

@@ -23,9 +23,9 @@ var faultTests = map[string]func(*testing.T, Store){
 		for name, call := range map[string]func() error{
 			"Create": func() error { _, _, err := store.Create(ctx, quoted(t, alice)); return err },
 			"Order":  func() error { _, err := store.Order(ctx, alice, paid.ID); return err },
-			"Begin":  func() error { return store.BeginPayment(ctx, paying(t, paid, wallet, 2), nil) },
-			"Admit":  func() error { return store.Admit(ctx, paid.ID, now, openJob(t, alice, paid.ID)) },
-			"Settle": func() error { return store.Settle(ctx, nil, []payment.Decision{failed(intent, true)}, now) },
+			"Begin":  func() error { return beginPayment(ctx, store, paying(t, paid, wallet, 2), nil) },
+			"Admit":  func() error { return store.Admit(ctx, admission(t, store, paid, now), openJob(t, alice, paid.ID)) },
+			"Settle": func() error { return settle(ctx, store, nil, []payment.Decision{failed(intent, true)}, now) },
 			"Lease":  func() error { return store.Lease(ctx, "settler", "a", now, now+minute) },
 			"Slots":  func() error { _, err := store.Slots(ctx, chainID, sender); return err },
 			"Jobs":   func() error { _, err := store.Jobs(ctx, alice, work.JobQuery{Limit: 1}); return err },
@@ -38,7 +38,7 @@ var faultTests = map[string]func(*testing.T, Store){
 		record := create(t, store, alice)
 		intent := paying(t, record, wallet, 1)
 		intent.Payload = append([]byte("5ec4e7"), intent.Payload...) // not JSON
-		err := store.BeginPayment(t.Context(), intent, nil)
+		err := beginPayment(t.Context(), store, intent, nil)
 		if err == nil {
 			t.Fatal("a payload that is not JSON was saved")
 		}
@@ -55,7 +55,7 @@ var faultTests = map[string]func(*testing.T, Store){
 	"CancelledInAdmit": func(t *testing.T, store Store) {
 		record, _ := pay(t, store, alice, 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		err := store.Admit(ctx, record.ID, now, func(tx work.Tx) (work.Opened, error) {
+		err := store.Admit(ctx, admission(t, store, record, now), func(tx work.Tx) (work.Opened, error) {
 			opened, err := openJob(t, alice, record.ID)(tx)
 			cancel()
 			return opened, err
@@ -64,7 +64,7 @@ var faultTests = map[string]func(*testing.T, Store){
 		jobs, err := store.Jobs(t.Context(), alice, work.JobQuery{Limit: 10})
 		fatal(t, err)
 		same(t, jobs, []work.Job(nil))
-		fatal(t, store.Admit(t.Context(), record.ID, now, openJob(t, alice, record.ID)))
+		fatal(t, store.Admit(t.Context(), admission(t, store, record, now), openJob(t, alice, record.ID)))
 	},
 
 	// The context ends at any moment: a write is there whole or not at all, and
@@ -86,14 +86,14 @@ var faultTests = map[string]func(*testing.T, Store){
 				}
 				return kept
 			}
-			begun := write("begin", func(ctx context.Context) error { return store.BeginPayment(ctx, intent, nil) }, func(got order.Record) bool {
+			begun := write("begin", func(ctx context.Context) error { return beginPayment(ctx, store, intent, nil) }, func(got order.Record) bool {
 				return got.Status == boxoffice.PaymentPending && got.Payment.ID == intent.ID
 			})
 			if !begun {
-				fatal(t, store.BeginPayment(t.Context(), intent, nil))
+				fatal(t, beginPayment(t.Context(), store, intent, nil))
 			}
 			slot := carrying(i, intent)
-			sent := write("open slot", func(ctx context.Context) error { return store.OpenSlot(ctx, slot) }, func(got order.Record) bool {
+			opened := write("open slot", func(ctx context.Context) error { return openSlot(ctx, store, slot) }, func(got order.Record) bool {
 				slots, err := store.Slots(t.Context(), chainID, sender)
 				fatal(t, err)
 				if len(slots) > 0 && (len(slots[0].Txs) != 1 || len(slots[0].Intents) != 1) || (len(slots) == 1) != (got.Payment.State == payment.Sent) {
@@ -101,11 +101,11 @@ var faultTests = map[string]func(*testing.T, Store){
 				}
 				return len(slots) == 1
 			})
-			if !sent {
-				fatal(t, store.OpenSlot(t.Context(), slot))
+			if !opened {
+				fatal(t, openSlot(t.Context(), store, slot))
 			}
 			settle := func(ctx context.Context) error {
-				return store.Settle(ctx, &slot.ID, []payment.Decision{settledBy(intent, transfer(i))}, now)
+				return settle(ctx, store, &slot.ID, []payment.Decision{settledBy(sent(intent, slot), transfer(i))}, now)
 			}
 			if !write("settle", settle, func(got order.Record) bool {
 				slots, err := store.Slots(t.Context(), chainID, sender)
@@ -119,7 +119,7 @@ var faultTests = map[string]func(*testing.T, Store){
 				fatal(t, settle(t.Context()))
 			}
 			open := openJob(t, alice, record.ID)
-			if !write("admit", func(ctx context.Context) error { return store.Admit(ctx, record.ID, now, open) }, func(got order.Record) bool {
+			if !write("admit", func(ctx context.Context) error { return store.Admit(ctx, admission(t, store, record, now), open) }, func(got order.Record) bool {
 				jobs, err := store.Jobs(t.Context(), alice, work.JobQuery{Limit: 1000})
 				fatal(t, err)
 				if opened := len(jobs) == int(i)+1; opened != (got.Admission != nil) {
@@ -127,7 +127,7 @@ var faultTests = map[string]func(*testing.T, Store){
 				}
 				return got.Admission != nil
 			}) {
-				fatal(t, store.Admit(t.Context(), record.ID, now, open))
+				fatal(t, store.Admit(t.Context(), admission(t, store, record, now), open))
 			}
 		}
 	},

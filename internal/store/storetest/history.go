@@ -11,7 +11,7 @@ var historyTests = map[string]func(*testing.T, Store){
 	"FromBlock": func(t *testing.T, store Store) {
 		intent := paying(t, create(t, store, alice), wallet, 1)
 		intent.FromBlock = 1 << 40
-		fatal(t, store.BeginPayment(t.Context(), intent, nil))
+		fatal(t, beginPayment(t.Context(), store, intent, nil))
 		waiting, err := store.Waiting(t.Context(), chainID, 10)
 		fatal(t, err)
 		same(t, waiting, []payment.Intent{intent})
@@ -21,10 +21,14 @@ var historyTests = map[string]func(*testing.T, Store){
 		_, intent := begin(t, store, alice, 1)
 		for nonce, outcome := range []payment.Outcome{payment.OutcomeReverted, payment.OutcomeReleased, payment.OutcomeReverted} {
 			slot := carrying(uint64(nonce), intent)
-			fatal(t, store.OpenSlot(t.Context(), slot))
-			fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{{IntentID: intent.ID, Outcome: outcome}}, now))
+			fatal(t, openSlot(t.Context(), store, slot))
+			decision := payment.Decision{Intent: sent(intent, slot), Outcome: outcome}
+			fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{decision}, now))
+			intent = after(decision)
 		}
-		intent.Reverts = 2
+		if intent.Reverts != 2 {
+			t.Errorf("%d reverts", intent.Reverts)
+		}
 		waiting, err := store.Waiting(t.Context(), chainID, 10)
 		fatal(t, err)
 		same(t, waiting, []payment.Intent{intent})
@@ -73,24 +77,25 @@ var historyTests = map[string]func(*testing.T, Store){
 		} {
 			t.Run(name, func(t *testing.T) {
 				record, intent := begin(t, store, alice, map[string]uint64{"settled by the same": 1, "settled by another": 2, "failed": 3}[name])
-				fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(intent, transfer(1))}, now+minute))
-				undone := []payment.Decision{{IntentID: intent.ID, Outcome: payment.OutcomeUndone}}
-				fatal(t, store.Settle(t.Context(), nil, undone, now+2*minute))
-				wantError(t, store.Settle(t.Context(), nil, undone, now+2*minute), payment.ErrStale)
+				fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(intent, transfer(1))}, now+minute))
+				intent = after(settledBy(intent, transfer(1)))
+				undone := []payment.Decision{undo(intent)}
+				fatal(t, settle(t.Context(), store, nil, undone, now+2*minute))
+				wantError(t, settle(t.Context(), store, nil, undone, now+2*minute), payment.ErrStale)
 				got, last := status(t, store, record)
 				if got != boxoffice.Paid || last.State != payment.Waiting || !last.Undone() {
 					t.Errorf("the order is %s, its payment %s", got, last.State)
 				}
-				fatal(t, store.Settle(t.Context(), nil, []payment.Decision{then.decision(intent)}, now+3*minute))
+				fatal(t, settle(t.Context(), store, nil, []payment.Decision{then.decision(after(undone[0]))}, now+3*minute))
 				then.want(&intent)
-				after, err := store.Order(t.Context(), alice, record.ID)
+				stored, err := store.Order(t.Context(), alice, record.ID)
 				fatal(t, err)
-				same(t, after.Payment, &intent)
-				if after.Status != boxoffice.Paid || *after.PaidAt != now+minute {
-					t.Errorf("the order is %s", after.Status)
+				same(t, stored.Payment, &intent)
+				if stored.Status != boxoffice.Paid || *stored.PaidAt != now+minute {
+					t.Errorf("the order is %s", stored.Status)
 				}
-				if intent.State == payment.Settled { // leaves the log to the next
-					fatal(t, store.Settle(t.Context(), nil, undone, now))
+				if intent.State == payment.Settled { // the next case settles by the same log
+					fatal(t, settle(t.Context(), store, nil, []payment.Decision{undo(intent)}, now))
 				}
 			})
 		}
@@ -100,41 +105,47 @@ var historyTests = map[string]func(*testing.T, Store){
 	"Reopen": func(t *testing.T, store Store) {
 		_, early := begin(t, store, alice, 0)
 		record, settled := begin(t, store, alice, 1)
-		_, released := begin(t, store, alice, 2)
-		before, slot := carrying(4, early), carrying(5, settled, released)
+		_, moved := begin(t, store, alice, 2)
+		before, slot := carrying(4, early), carrying(5, settled, moved)
 		ours := transfer(7)
 		ours.TxHash = slot.Txs[0].Hash
-		fatal(t, store.OpenSlot(t.Context(), before))
-		fatal(t, store.Settle(t.Context(), &before.ID, []payment.Decision{settledBy(early, transfer(6))}, now))
-		fatal(t, store.OpenSlot(t.Context(), slot))
-		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{
-			settledBy(settled, ours), {IntentID: released.ID, Outcome: payment.OutcomeReleased},
+		fatal(t, openSlot(t.Context(), store, before))
+		fatal(t, settle(t.Context(), store, &before.ID, []payment.Decision{settledBy(sent(early, before), transfer(6))}, now))
+		fatal(t, openSlot(t.Context(), store, slot))
+		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{
+			settledBy(sent(settled, slot), ours), released(sent(moved, slot)),
 		}, now))
-		later := carrying(6, released)
-		fatal(t, store.OpenSlot(t.Context(), later))
+		later := carrying(6, moved)
+		fatal(t, openSlot(t.Context(), store, later))
+		settled, moved = after(settledBy(sent(settled, slot), ours)), sent(moved, later)
+		slot.Intents, later.Intents = []payment.Intent{settled, moved}, []payment.Intent{moved}
 
-		n, err := store.ReopenSlots(t.Context(), chainID, wallet, 0)
+		closed, err := store.ClosedSlots(t.Context(), chainID, wallet, 0)
 		fatal(t, err)
-		same(t, n, 0)
-		n, err = store.ReopenSlots(t.Context(), chainID, sender, 5)
+		same(t, closed, []payment.Slot(nil))
+		closed, err = store.ClosedSlots(t.Context(), chainID, sender, 5)
 		fatal(t, err)
-		same(t, n, 1)
-		settled.State, settled.Evidence = payment.Sent, ours
-		released.State = payment.Sent
-		slot.Intents, later.Intents = []payment.Intent{settled}, []payment.Intent{released}
+		same(t, closed, []payment.Slot{slot})
+		changes := payment.Resend(closed)
+		stale := []payment.Change{changes[0]}
+		stale[0].From.Reverts++
+		wantError(t, store.ReopenSlots(t.Context(), chainID, sender, 5, stale), payment.ErrStale)
+		fatal(t, store.ReopenSlots(t.Context(), chainID, sender, 5, changes))
+		settled.State, settled.SlotID = payment.Sent, &slot.ID
+		slot.Intents = []payment.Intent{settled}
 		slots, err := store.Slots(t.Context(), chainID, sender)
 		fatal(t, err)
 		same(t, slots, []payment.Slot{slot, later})
 		wantStatus(t, store, record, boxoffice.Paid)
 		fatal(t, store.AddTx(t.Context(), slot.ID, signed(99)))
-		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{settledBy(settled, ours)}, now))
+		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{settledBy(settled, ours)}, now))
 	},
 
 	"Carried": func(t *testing.T, store Store) {
 		_, first := begin(t, store, alice, 1)
 		_, second := begin(t, store, alice, 2)
 		slot := carrying(1, second, first)
-		fatal(t, store.OpenSlot(t.Context(), slot))
+		fatal(t, openSlot(t.Context(), store, slot))
 		fatal(t, store.AddTx(t.Context(), slot.ID, signed(5)))
 		ours, carried, err := store.Carried(t.Context(), signed(5).Hash)
 		fatal(t, err)

@@ -2,8 +2,10 @@ package storetest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -24,8 +26,7 @@ type model struct {
 	intents  map[boxoffice.UUID]payment.Intent
 	permits  map[string]boxoffice.UUID // of a nonce, its order
 	slots    map[boxoffice.UUID]modelSlot
-	carrier  map[boxoffice.UUID]boxoffice.UUID // of an intent, the last slot that carried it
-	credited map[modelLog]bool                 // the Transfer logs of settled intents
+	credited map[modelLog]bool // the Transfer logs of settled intents
 }
 
 type modelSlot struct {
@@ -50,14 +51,13 @@ func newModel() *model {
 		intents:  map[boxoffice.UUID]payment.Intent{},
 		permits:  map[string]boxoffice.UUID{},
 		slots:    map[boxoffice.UUID]modelSlot{},
-		carrier:  map[boxoffice.UUID]boxoffice.UUID{},
 		credited: map[modelLog]bool{},
 	}
 }
 
 func (m *model) clone() *model {
 	return &model{
-		m.chain, maps.Clone(m.orders), maps.Clone(m.last), maps.Clone(m.intents), maps.Clone(m.permits), maps.Clone(m.slots), maps.Clone(m.carrier), maps.Clone(m.credited),
+		m.chain, maps.Clone(m.orders), maps.Clone(m.last), maps.Clone(m.intents), maps.Clone(m.permits), maps.Clone(m.slots), maps.Clone(m.credited),
 	}
 }
 
@@ -86,6 +86,9 @@ func (m *model) begin(intent payment.Intent, replaces *boxoffice.UUID) error {
 }
 
 func (m *model) openSlot(slot payment.Slot) error {
+	if slices.ContainsFunc(slot.Intents, func(i payment.Intent) bool { return i.State != payment.Waiting }) {
+		return errMistake
+	}
 	for _, s := range m.slots {
 		if s.WalletNonce == slot.WalletNonce {
 			return payment.ErrStale
@@ -93,11 +96,11 @@ func (m *model) openSlot(slot payment.Slot) error {
 	}
 	for _, carried := range slot.Intents {
 		intent := m.intents[carried.ID]
-		if intent.State != payment.Waiting {
+		if !reflect.DeepEqual(intent.Progress, carried.Progress) {
 			return payment.ErrStale
 		}
-		intent.State = payment.Sent
-		m.intents[intent.ID], m.carrier[intent.ID] = intent, slot.ID
+		intent.State, intent.SlotID = payment.Sent, &slot.ID
+		m.intents[intent.ID] = intent
 	}
 	m.slots[slot.ID] = modelSlot{Slot: slot}
 	return nil
@@ -113,61 +116,66 @@ func (m *model) addTx(id boxoffice.UUID, tx payment.Tx) error {
 	return nil
 }
 
+// errMistake is the model's error for what no settler may ask for.
+var errMistake = errors.New("a mistake of the caller")
+
 func (m *model) settle(slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) error {
 	for _, decision := range decisions {
-		intent := m.intents[decision.IntentID]
-		record := m.orders[intent.OrderID]
-		carried := intent.State == payment.Sent && slotID != nil && m.carrier[intent.ID] == *slotID
-		unsettled := intent.State == payment.Failed && !intent.Final
+		if mistaken(slotID, decision) {
+			return errMistake
+		}
+	}
+	var orders []func() error
+	for _, decision := range decisions {
+		intent := m.intents[decision.Intent.ID]
+		if !reflect.DeepEqual(intent.Progress, decision.Intent.Progress) {
+			return payment.ErrStale
+		}
+		undone := intent.Undone()
+		intent.SlotID = nil
 		switch decision.Outcome {
 		case payment.OutcomeSettled:
-			if !carried && !unsettled && intent.State != payment.Waiting || m.last[record.ID] != intent.ID {
-				return payment.ErrStale
-			}
+			intent.State, intent.Evidence, intent.Reason = payment.Settled, decision.Evidence, ""
+			var refused error
 			if m.credited[logOf(decision.Evidence)] {
-				return payment.ErrCredited
+				refused = payment.ErrCredited
+			}
+			if m.otherAlive(intent) {
+				refused = errors.Join(refused, payment.ErrStale)
+			}
+			if refused != nil {
+				return refused
 			}
 			m.credited[logOf(decision.Evidence)] = true
-			intent.State, intent.Evidence, intent.Reason = payment.Settled, decision.Evidence, ""
-			if record.Status != boxoffice.Paid {
-				record.Status, record.PaidAt = boxoffice.Paid, &at
-			}
+			orders = append(orders, func() error { return m.move(intent, undone, boxoffice.Paid, &at) })
 		case payment.OutcomeFailed:
-			switch {
-			case carried || intent.State == payment.Waiting:
-				intent.State, intent.Reason, intent.Final = payment.Failed, decision.Reason, decision.Final
-				if record.Status != boxoffice.Paid {
-					record.Status = boxoffice.PaymentFailed
-				}
-			case unsettled && decision.Final:
+			if intent.State == payment.Failed {
 				intent.Final = true
-			default:
-				return payment.ErrStale
+				break
 			}
-		case payment.OutcomeReleased, payment.OutcomeReverted:
-			if !carried {
-				return payment.ErrStale
-			}
+			intent.State, intent.Reason, intent.Final = payment.Failed, decision.Reason, decision.Final
+			orders = append(orders, func() error { return m.move(intent, undone, boxoffice.PaymentFailed, nil) })
+		case payment.OutcomeReverted:
+			intent.Reverts++
 			intent.State = payment.Waiting
-			if decision.Outcome == payment.OutcomeReverted {
-				intent.Reverts++
-			}
+		case payment.OutcomeReleased:
+			intent.State = payment.Waiting
 		case payment.OutcomeUndone:
-			if intent.State != payment.Settled {
-				return payment.ErrStale
-			}
 			delete(m.credited, logOf(intent.Evidence))
 			intent.State = payment.Waiting
 		}
-		m.intents[intent.ID], m.orders[record.ID] = intent, record
+		m.intents[intent.ID] = intent
+	}
+	for _, move := range orders {
+		if err := move(); err != nil {
+			return err
+		}
 	}
 	if slotID == nil {
 		return nil
 	}
 	slot := m.slots[*slotID]
-	if slot.closed || slices.ContainsFunc(slot.Intents, func(i payment.Intent) bool {
-		return m.intents[i.ID].State == payment.Sent && m.carrier[i.ID] == *slotID
-	}) {
+	if slot.closed || slices.ContainsFunc(slot.Intents, func(i payment.Intent) bool { return m.carries(*slotID, i.ID) }) {
 		return payment.ErrStale
 	}
 	slot.closed = true
@@ -175,25 +183,71 @@ func (m *model) settle(slotID *boxoffice.UUID, decisions []payment.Decision, at 
 	return nil
 }
 
+// mistaken reports whether a decision makes no sense for the intent that it is about.
+func mistaken(slotID *boxoffice.UUID, decision payment.Decision) bool {
+	intent := decision.Intent
+	if intent.Final || intent.State == payment.Sent && (slotID == nil || *slotID != *intent.SlotID) {
+		return true
+	}
+	switch decision.Outcome {
+	case payment.OutcomeSettled:
+		return intent.State == payment.Settled
+	case payment.OutcomeFailed:
+		return intent.State == payment.Settled || intent.State == payment.Failed && !decision.Final
+	case payment.OutcomeUndone:
+		return intent.State != payment.Settled
+	}
+	return intent.State != payment.Sent
+}
+
+// otherAlive reports whether the order of an intent has another that is not failed.
+func (m *model) otherAlive(intent payment.Intent) bool {
+	for _, other := range m.intents {
+		if other.OrderID == intent.OrderID && other.ID != intent.ID && other.State != payment.Failed {
+			return true
+		}
+	}
+	return false
+}
+
+// move moves the order of an intent, unless it is paid since before a
+// reorganisation.
+func (m *model) move(intent payment.Intent, undone bool, to boxoffice.State, paidAt *boxoffice.Timestamp) error {
+	if undone {
+		return nil
+	}
+	if m.last[intent.OrderID] != intent.ID {
+		return payment.ErrStale
+	}
+	record := m.orders[intent.OrderID]
+	record.Status, record.PaidAt = to, paidAt
+	m.orders[record.ID] = record
+	return nil
+}
+
+// carries reports whether a slot is open with an intent.
+func (m *model) carries(slotID, intentID boxoffice.UUID) bool {
+	carrier := m.intents[intentID].SlotID
+	return carrier != nil && *carrier == slotID
+}
+
 // reopen opens the closed slots from a nonce on, with what their transactions
 // had settled.
-func (m *model) reopen(nonce uint64) (reopened int) {
+func (m *model) reopen(nonce uint64) {
 	for id, slot := range m.slots {
 		if slot.closed && slot.WalletNonce >= nonce {
 			slot.closed = false
 			m.slots[id] = slot
-			reopened++
 		}
 		for _, carried := range slot.Intents {
 			intent := m.intents[carried.ID]
 			if slot.WalletNonce >= nonce && intent.State == payment.Settled && slot.signed(intent.Evidence.TxHash) {
 				delete(m.credited, logOf(intent.Evidence))
-				intent.State = payment.Sent
-				m.intents[intent.ID], m.carrier[intent.ID] = intent, id
+				intent.State, intent.SlotID = payment.Sent, &slot.ID
+				m.intents[intent.ID] = intent
 			}
 		}
 	}
-	return reopened
 }
 
 func (s modelSlot) signed(hash common.Hash) bool {
@@ -219,20 +273,29 @@ func (m *model) choose(holds func(payment.Intent) bool) []payment.Intent {
 	return chosen
 }
 
-func (m *model) openSlots() (open []payment.Slot) {
+func (m *model) openSlots() []payment.Slot {
+	return m.chooseSlots(func(slot modelSlot) bool { return !slot.closed })
+}
+
+// closedSlots returns the closed slots from a nonce on, with all that they carried.
+func (m *model) closedSlots(nonce uint64) []payment.Slot {
+	return m.chooseSlots(func(slot modelSlot) bool { return slot.closed && slot.WalletNonce >= nonce })
+}
+
+func (m *model) chooseSlots(holds func(modelSlot) bool) (chosen []payment.Slot) {
 	for _, slot := range m.slots {
-		if slot.closed {
+		if !holds(slot) {
 			continue
 		}
 		whole := slot.Slot
 		whole.Intents = nil
 		for _, intent := range slot.Intents {
-			if m.carrier[intent.ID] == slot.ID && m.intents[intent.ID].State == payment.Sent {
+			if slot.closed || m.carries(slot.ID, intent.ID) {
 				whole.Intents = append(whole.Intents, m.intents[intent.ID])
 			}
 		}
-		open = append(open, whole)
+		chosen = append(chosen, whole)
 	}
-	slices.SortFunc(open, func(a, b payment.Slot) int { return cmp.Compare(a.WalletNonce, b.WalletNonce) })
-	return open
+	slices.SortFunc(chosen, func(a, b payment.Slot) int { return cmp.Compare(a.WalletNonce, b.WalletNonce) })
+	return chosen
 }

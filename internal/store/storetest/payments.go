@@ -23,15 +23,15 @@ var paymentTests = map[string]func(*testing.T, Store){
 
 	"BeginUnknownOrder": func(t *testing.T, store Store) {
 		intent := paying(t, quoted(t, alice), wallet, 1)
-		wantError(t, store.BeginPayment(t.Context(), intent, nil), order.ErrStale)
-		wantError(t, store.BeginPayment(t.Context(), intent, &intent.ID), order.ErrStale)
+		wantError(t, beginPayment(t.Context(), store, intent, nil), order.ErrStale)
+		wantError(t, beginPayment(t.Context(), store, intent, &intent.ID), order.ErrStale)
 	},
 
 	"BeginWhenPending": func(t *testing.T, store Store) {
 		record, first := begin(t, store, alice, 1)
 		second := paying(t, record, wallet, 2)
-		wantError(t, store.BeginPayment(t.Context(), second, nil), order.ErrStale)
-		wantError(t, store.BeginPayment(t.Context(), second, &first.ID), order.ErrStale)
+		wantError(t, beginPayment(t.Context(), store, second, nil), order.ErrStale)
+		wantError(t, beginPayment(t.Context(), store, second, &first.ID), order.ErrStale)
 		_, last := status(t, store, record)
 		same(t, last, &first)
 	},
@@ -39,8 +39,8 @@ var paymentTests = map[string]func(*testing.T, Store){
 	"BeginWhenPaid": func(t *testing.T, store Store) {
 		record, first := pay(t, store, alice, 1)
 		second := paying(t, record, wallet, 2)
-		wantError(t, store.BeginPayment(t.Context(), second, nil), order.ErrStale)
-		wantError(t, store.BeginPayment(t.Context(), second, &first.ID), order.ErrStale)
+		wantError(t, beginPayment(t.Context(), store, second, nil), order.ErrStale)
+		wantError(t, beginPayment(t.Context(), store, second, &first.ID), order.ErrStale)
 		wantStatus(t, store, record, boxoffice.Paid)
 	},
 
@@ -51,7 +51,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 			intents[i] = paying(t, record, wallet, uint64(i))
 		}
 		if won := race(t, order.ErrStale, func(ctx context.Context, i int) error {
-			return store.BeginPayment(ctx, intents[i], nil)
+			return beginPayment(ctx, store, intents[i], nil)
 		}); won != 1 {
 			t.Errorf("%d payments began", won)
 		}
@@ -67,7 +67,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 			intents[i] = paying(t, create(t, store, alice), wallet, 1)
 		}
 		if won := race(t, order.ErrPermitTaken, func(ctx context.Context, i int) error {
-			return store.BeginPayment(ctx, intents[i], nil)
+			return beginPayment(ctx, store, intents[i], nil)
 		}); won != 1 {
 			t.Errorf("%d orders got the same permit", won)
 		}
@@ -76,46 +76,46 @@ var paymentTests = map[string]func(*testing.T, Store){
 	"PermitTaken": func(t *testing.T, store Store) {
 		_, first := begin(t, store, alice, 1)
 		record := create(t, store, bob)
-		wantError(t, store.BeginPayment(t.Context(), paying(t, record, wallet, 1), nil), order.ErrPermitTaken)
+		wantError(t, beginPayment(t.Context(), store, paying(t, record, wallet, 1), nil), order.ErrPermitTaken)
 		wantStatus(t, store, record, boxoffice.Quoted)
 
 		// It stays with the first order, also when that payment has failed for good.
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(first, true)}, now))
-		wantError(t, store.BeginPayment(t.Context(), paying(t, record, wallet, 1), nil), order.ErrPermitTaken)
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(first, true)}, now))
+		wantError(t, beginPayment(t.Context(), store, paying(t, record, wallet, 1), nil), order.ErrPermitTaken)
 
 		// The nonce of another owner, or of another chain, is another permit.
 		elsewhere := paying(t, create(t, store, alice), wallet, 1)
 		elsewhere.ChainID++
-		fatal(t, store.BeginPayment(t.Context(), elsewhere, nil))
-		fatal(t, store.BeginPayment(t.Context(), paying(t, record, other, 1), nil))
+		fatal(t, beginPayment(t.Context(), store, elsewhere, nil))
+		fatal(t, beginPayment(t.Context(), store, paying(t, record, other, 1), nil))
 	},
 
 	"ReplaceAfterFailure": func(t *testing.T, store Store) {
 		record, first := begin(t, store, alice, 1)
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(first, false)}, now))
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(first, false)}, now))
 		second := paying(t, record, wallet, 1) // the same permit again: it is this order's
-		wantError(t, store.BeginPayment(t.Context(), second, nil), order.ErrStale)
-		wantError(t, store.BeginPayment(t.Context(), second, &second.ID), order.ErrStale)
-		fatal(t, store.BeginPayment(t.Context(), second, &first.ID))
+		wantError(t, beginPayment(t.Context(), store, second, nil), order.ErrStale)
+		wantError(t, beginPayment(t.Context(), store, second, &second.ID), order.ErrStale)
+		fatal(t, beginPayment(t.Context(), store, second, &first.ID))
 		wantStatus(t, store, record, boxoffice.PaymentPending)
 
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(second, false)}, now))
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(second, false)}, now))
 		third := paying(t, record, wallet, 2)
-		wantError(t, store.BeginPayment(t.Context(), third, &first.ID), order.ErrStale) // no longer the last
-		fatal(t, store.BeginPayment(t.Context(), third, &second.ID))
+		wantError(t, beginPayment(t.Context(), store, third, &first.ID), order.ErrStale) // no longer the last
+		fatal(t, beginPayment(t.Context(), store, third, &second.ID))
 		_, last := status(t, store, record)
 		same(t, last, &third)
 	},
 
 	"ReplaceRace": func(t *testing.T, store Store) {
 		record, first := begin(t, store, alice, 100)
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(first, true)}, now))
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(first, true)}, now))
 		intents := make([]payment.Intent, racers)
 		for i := range intents {
 			intents[i] = paying(t, record, wallet, uint64(i))
 		}
 		if won := race(t, order.ErrStale, func(ctx context.Context, i int) error {
-			return store.BeginPayment(ctx, intents[i], &first.ID)
+			return beginPayment(ctx, store, intents[i], &first.ID)
 		}); won != 1 {
 			t.Errorf("%d payments replaced the first", won)
 		}
@@ -126,12 +126,12 @@ var paymentTests = map[string]func(*testing.T, Store){
 		for i := range uint64(5) {
 			intent := paying(t, create(t, store, alice), wallet, i)
 			intent.SubmittedAt = now - boxoffice.Timestamp(i)
-			fatal(t, store.BeginPayment(t.Context(), intent, nil))
+			fatal(t, beginPayment(t.Context(), store, intent, nil))
 			want = append([]payment.Intent{intent}, want...)
 		}
 		elsewhere := paying(t, create(t, store, alice), wallet, 9)
 		elsewhere.ChainID++
-		fatal(t, store.BeginPayment(t.Context(), elsewhere, nil))
+		fatal(t, beginPayment(t.Context(), store, elsewhere, nil))
 		got, err := store.Waiting(t.Context(), chainID, 3)
 		fatal(t, err)
 		same(t, got, want[:3])
@@ -148,12 +148,12 @@ var paymentTests = map[string]func(*testing.T, Store){
 			same(t, got, amount(want))
 		}
 		_, waiting := begin(t, store, alice, 1)
-		_, sent := begin(t, store, bob, 2) // the wallet is what counts
-		fatal(t, store.OpenSlot(t.Context(), carrying(0, sent)))
+		_, underway := begin(t, store, bob, 2) // the wallet is what counts
+		fatal(t, openSlot(t.Context(), store, carrying(0, underway)))
 		committed(waiting, chainID, 600)
 		pay(t, store, alice, 3)
 		_, unsettled := begin(t, store, alice, 4)
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(unsettled, false)}, now))
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(unsettled, false)}, now))
 		committed(waiting, chainID, 600)
 		committed(waiting, chainID+1, 0)
 		committed(paying(t, quoted(t, alice), other, 1), chainID, 0)
@@ -170,7 +170,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 			_, _, err := store.Create(t.Context(), record)
 			fatal(t, err)
 			last = paying(t, record, wallet, nonce)
-			fatal(t, store.BeginPayment(t.Context(), last, nil))
+			fatal(t, beginPayment(t.Context(), store, last, nil))
 		}
 		got, err := store.Committed(t.Context(), last.Permit, chainID)
 		fatal(t, err)
@@ -180,9 +180,9 @@ var paymentTests = map[string]func(*testing.T, Store){
 	"LargestNonce": func(t *testing.T, store Store) {
 		record := create(t, store, alice)
 		intent := payingWith(t, record, wallet, most)
-		fatal(t, store.BeginPayment(t.Context(), intent, nil))
+		fatal(t, beginPayment(t.Context(), store, intent, nil))
 		_, last := status(t, store, record)
 		same(t, last, &intent)
-		wantError(t, store.BeginPayment(t.Context(), payingWith(t, create(t, store, bob), wallet, most), nil), order.ErrPermitTaken)
+		wantError(t, beginPayment(t.Context(), store, payingWith(t, create(t, store, bob), wallet, most), nil), order.ErrPermitTaken)
 	},
 }

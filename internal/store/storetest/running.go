@@ -225,7 +225,7 @@ var runningTests = map[string]func(*testing.T, Store){
 		record, _ := pay(t, store, alice, 1)
 		broken := errors.New("broken")
 		var id boxoffice.UUID
-		wantError(t, store.Admit(t.Context(), record.ID, now, func(tx work.Tx) (work.Opened, error) {
+		wantError(t, store.Admit(t.Context(), admission(t, store, record, now), func(tx work.Tx) (work.Opened, error) {
 			opened, err := work.OpenJob(t.Context(), tx, work.Owner{Requester: alice, Payer: wallet, OrderID: record.ID}, "research", "o", nil, work.Brief{}, now)
 			fatal(t, err)
 			id = opened.ID

@@ -50,14 +50,16 @@ var settlementTests = map[string]func(*testing.T, Store){
 		_, second := begin(t, store, bob, 2)
 		_, third := begin(t, store, alice, 3)
 		late, early := carrying(12, third, first), carrying(11, second)
-		fatal(t, store.OpenSlot(t.Context(), late))
-		fatal(t, store.OpenSlot(t.Context(), early))
+		fatal(t, openSlot(t.Context(), store, late))
+		fatal(t, openSlot(t.Context(), store, early))
 		replacement, another := signed(900), signed(800)
 		fatal(t, store.AddTx(t.Context(), late.ID, replacement))
 		fatal(t, store.AddTx(t.Context(), late.ID, another))
 
-		for _, intent := range []*payment.Intent{&late.Intents[0], &late.Intents[1], &early.Intents[0]} {
-			intent.State = payment.Sent
+		for _, slot := range []payment.Slot{late, early} {
+			for i := range slot.Intents {
+				slot.Intents[i] = sent(slot.Intents[i], slot)
+			}
 		}
 		late.Txs = append(late.Txs, replacement, another)
 		got, err := store.Slots(t.Context(), chainID, sender)
@@ -78,24 +80,24 @@ var settlementTests = map[string]func(*testing.T, Store){
 	},
 
 	"OpenSlotLost": func(t *testing.T, store Store) {
-		_, sent := begin(t, store, alice, 1)
+		_, taken := begin(t, store, alice, 1)
 		_, waiting := begin(t, store, alice, 2)
-		open := carrying(5, sent)
-		fatal(t, store.OpenSlot(t.Context(), open))
+		open := carrying(5, taken)
+		fatal(t, openSlot(t.Context(), store, open))
 		sameTx := carrying(6, waiting)
 		sameTx.Txs[0].Hash = open.Txs[0].Hash
 		elsewhere := carrying(6, waiting)
 		elsewhere.ChainID++
 		for name, slot := range map[string]payment.Slot{
 			"nonce taken":          carrying(5, waiting),
-			"intent sent already":  carrying(6, waiting, sent),
+			"intent sent already":  carrying(6, waiting, taken),
 			"intent unknown":       carrying(6, waiting, paying(t, quoted(t, alice), wallet, 3)),
 			"intent twice":         carrying(6, waiting, waiting),
 			"transaction saved":    sameTx,
 			"intent of else chain": elsewhere,
 		} {
 			t.Run(name, func(t *testing.T) {
-				wantError(t, store.OpenSlot(t.Context(), slot), payment.ErrStale)
+				wantError(t, openSlot(t.Context(), store, slot), payment.ErrStale)
 				got, err := store.Waiting(t.Context(), chainID, 10)
 				fatal(t, err)
 				same(t, got, []payment.Intent{waiting})
@@ -106,13 +108,13 @@ var settlementTests = map[string]func(*testing.T, Store){
 				}
 			})
 		}
-		fatal(t, store.OpenSlot(t.Context(), carrying(6, waiting)))
+		fatal(t, openSlot(t.Context(), store, carrying(6, waiting)))
 	},
 
 	"OpenSlotRace": func(t *testing.T, store Store) {
 		_, intent := begin(t, store, alice, 1)
 		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
-			return store.OpenSlot(ctx, carrying(uint64(i), intent))
+			return openSlot(ctx, store, carrying(uint64(i), intent))
 		}); won != 1 {
 			t.Errorf("%d slots carry one payment", won)
 		}
@@ -124,7 +126,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 			_, intents[i] = begin(t, store, alice, uint64(i))
 		}
 		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
-			return store.OpenSlot(ctx, carrying(1, intents[i]))
+			return openSlot(ctx, store, carrying(1, intents[i]))
 		}); won != 1 {
 			t.Errorf("%d slots have one wallet nonce", won)
 		}
@@ -134,9 +136,9 @@ var settlementTests = map[string]func(*testing.T, Store){
 		_, intent := begin(t, store, alice, 1)
 		slot := carrying(1, intent)
 		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrStale)
-		fatal(t, store.OpenSlot(t.Context(), slot))
+		fatal(t, openSlot(t.Context(), store, slot))
 		wantError(t, store.AddTx(t.Context(), slot.ID, slot.Txs[0]), payment.ErrStale)
-		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{settledBy(intent, transfer(1))}, now))
+		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{settledBy(sent(intent, slot), transfer(1))}, now))
 		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrStale)
 	},
 
@@ -145,10 +147,10 @@ var settlementTests = map[string]func(*testing.T, Store){
 		bad, badIntent := begin(t, store, alice, 2)
 		back, backIntent := begin(t, store, bob, 3)
 		slot := carrying(1, goodIntent, badIntent, backIntent)
-		fatal(t, store.OpenSlot(t.Context(), slot))
+		fatal(t, openSlot(t.Context(), store, slot))
 		at := now + 3*minute
-		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{
-			settledBy(goodIntent, transfer(1)), failed(badIntent, true), released(backIntent),
+		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{
+			settledBy(sent(goodIntent, slot), transfer(1)), failed(sent(badIntent, slot), true), released(sent(backIntent, slot)),
 		}, at))
 
 		goodIntent.State, goodIntent.Evidence = payment.Settled, transfer(1)
@@ -165,21 +167,23 @@ var settlementTests = map[string]func(*testing.T, Store){
 		slots, err := store.Slots(t.Context(), chainID, sender)
 		fatal(t, err)
 		same(t, slots, []payment.Slot(nil))
-		wantError(t, store.Settle(t.Context(), &slot.ID, nil, now), payment.ErrStale) // closed
-		wantError(t, store.OpenSlot(t.Context(), carrying(1, backIntent)), payment.ErrStale)
-		fatal(t, store.OpenSlot(t.Context(), carrying(2, backIntent))) // released: it can be sent again
+		wantError(t, settle(t.Context(), store, &slot.ID, nil, now), payment.ErrStale) // closed
+		wantError(t, openSlot(t.Context(), store, carrying(1, backIntent)), payment.ErrStale)
+		fatal(t, openSlot(t.Context(), store, carrying(2, backIntent))) // released: it can be sent again
 	},
 
 	"SettleIsAllOrNothing": func(t *testing.T, store Store) {
 		paid, paidIntent := pay(t, store, bob, 9)
 		finalOrder, final := begin(t, store, bob, 8)
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(final, true)}, now))
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(final, true)}, now))
 		first, firstIntent := begin(t, store, alice, 1)
 		second, secondIntent := begin(t, store, alice, 2)
 		waiting, waitingIntent := begin(t, store, alice, 3)
 		slot := carrying(1, firstIntent, secondIntent)
-		fatal(t, store.OpenSlot(t.Context(), slot))
+		fatal(t, openSlot(t.Context(), store, slot))
 		unknown := paying(t, quoted(t, alice), wallet, 4)
+		stale := firstIntent
+		firstIntent, secondIntent = sent(firstIntent, slot), sent(secondIntent, slot)
 		good := settledBy(firstIntent, transfer(1))
 		noEvidence, noReason, noOutcome := settledBy(secondIntent, nil), failed(secondIntent, false), released(secondIntent)
 		noReason.Reason, noOutcome.Outcome = "", "perhaps"
@@ -194,19 +198,21 @@ var settlementTests = map[string]func(*testing.T, Store){
 			"an intent settled before":          {&slot.ID, []payment.Decision{good, failed(secondIntent, false), failed(paidIntent, true)}, payment.ErrStale},
 			"an intent settled twice":           {&slot.ID, []payment.Decision{good, good, failed(secondIntent, false)}, payment.ErrStale},
 			"an intent final before":            {&slot.ID, []payment.Decision{good, failed(secondIntent, false), settledBy(final, transfer(3))}, payment.ErrStale},
-			"a waiting intent released":         {&slot.ID, []payment.Decision{good, failed(secondIntent, false), released(waitingIntent)}, payment.ErrStale},
+			"an intent sent meanwhile":          {nil, []payment.Decision{failed(waitingIntent, false), settledBy(stale, transfer(1))}, payment.ErrStale},
+			"a waiting intent released":         {&slot.ID, []payment.Decision{good, failed(secondIntent, false), released(waitingIntent)}, nil},
 			"a log credited before":             {&slot.ID, []payment.Decision{good, settledBy(secondIntent, transfer(9))}, payment.ErrCredited},
 			"a log credited twice":              {&slot.ID, []payment.Decision{good, settledBy(secondIntent, transfer(1))}, payment.ErrCredited},
-			"a sent intent without its slot":    {nil, []payment.Decision{failed(waitingIntent, false), good}, payment.ErrStale},
-			"a slot unknown":                    {pointer(boxoffice.NewUUID()), []payment.Decision{good, failed(secondIntent, false)}, payment.ErrStale},
-			"a sent intent released, no slot":   {nil, []payment.Decision{released(firstIntent)}, payment.ErrStale},
+			"a sent intent without its slot":    {nil, []payment.Decision{failed(waitingIntent, false), good}, nil},
+			"a slot unknown":                    {pointer(boxoffice.NewUUID()), []payment.Decision{failed(waitingIntent, false)}, payment.ErrStale},
+			"sent intents with another slot":    {pointer(boxoffice.NewUUID()), []payment.Decision{good, failed(secondIntent, false)}, nil},
+			"a sent intent released, no slot":   {nil, []payment.Decision{released(firstIntent)}, nil},
 			"settled without evidence":          {&slot.ID, []payment.Decision{good, noEvidence}, nil},
 			"failed without a reason":           {&slot.ID, []payment.Decision{good, noReason}, nil},
 			"a verdict that there is not":       {&slot.ID, []payment.Decision{good, noOutcome}, nil},
 			"failed again, and no more certain": {nil, []payment.Decision{failed(waitingIntent, false), failed(waitingIntent, false)}, payment.ErrStale},
 		} {
 			t.Run(name, func(t *testing.T) {
-				err := store.Settle(t.Context(), test.slot, test.decisions, now+minute)
+				err := settle(t.Context(), store, test.slot, test.decisions, now+minute)
 				if test.want != nil {
 					wantError(t, err, test.want)
 				} else if err == nil || errors.Is(err, payment.ErrStale) || errors.Is(err, payment.ErrCredited) {
@@ -224,18 +230,19 @@ var settlementTests = map[string]func(*testing.T, Store){
 				}
 			})
 		}
-		fatal(t, store.Settle(t.Context(), &slot.ID, []payment.Decision{good, released(secondIntent), failed(waitingIntent, true)}, now))
+		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{good, released(secondIntent), failed(waitingIntent, true)}, now))
 	},
 
 	"SettleRace": func(t *testing.T, store Store) {
 		record, intent := begin(t, store, alice, 1)
 		slot := carrying(1, intent)
-		fatal(t, store.OpenSlot(t.Context(), slot))
+		fatal(t, openSlot(t.Context(), store, slot))
+		intent = sent(intent, slot)
 		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
 			if i%2 == 0 {
-				return store.Settle(ctx, &slot.ID, []payment.Decision{settledBy(intent, transfer(uint64(i)))}, now)
+				return settle(ctx, store, &slot.ID, []payment.Decision{settledBy(intent, transfer(uint64(i)))}, now)
 			}
-			return store.Settle(ctx, &slot.ID, []payment.Decision{failed(intent, true)}, now)
+			return settle(ctx, store, &slot.ID, []payment.Decision{failed(intent, true)}, now)
 		}); won != 1 {
 			t.Errorf("%d settlers decided one payment", won)
 		}
@@ -251,7 +258,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 			_, intents[i] = begin(t, store, alice, uint64(i))
 		}
 		if won := race(t, payment.ErrCredited, func(ctx context.Context, i int) error {
-			return store.Settle(ctx, nil, []payment.Decision{settledBy(intents[i], transfer(1))}, now)
+			return settle(ctx, store, nil, []payment.Decision{settledBy(intents[i], transfer(1))}, now)
 		}); won != 1 {
 			t.Errorf("one Transfer log paid %d orders", won)
 		}
@@ -262,7 +269,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 		_, second := begin(t, store, alice, 2)
 		one, two := transfer(1), transfer(1)
 		two.LogIndex++
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(first, one), settledBy(second, two)}, now))
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(first, one), settledBy(second, two)}, now))
 	},
 
 	"Unresolved": func(t *testing.T, store Store) {
@@ -279,7 +286,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 		pay(t, store, alice, 5)
 		same(t, unresolved(), []payment.Intent(nil))
 
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{
 			failed(lateIntent, false), failed(deadIntent, false), failed(replacedIntent, false),
 		}, now))
 		for _, intent := range []*payment.Intent{&lateIntent, &deadIntent, &replacedIntent} {
@@ -289,42 +296,44 @@ var settlementTests = map[string]func(*testing.T, Store){
 
 		// A payment that was replaced is settled by nobody: the one after it is.
 		next := paying(t, replaced, wallet, 3)
-		fatal(t, store.BeginPayment(t.Context(), next, &replacedIntent.ID))
+		fatal(t, beginPayment(t.Context(), store, next, &replacedIntent.ID))
 		same(t, unresolved(), []payment.Intent{lateIntent, deadIntent})
-		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrStale)
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(next, true)}, now))
-		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrStale)
+		wantError(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrStale)
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(next, true)}, now))
+		wantError(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrStale)
 
 		// A permit that dies: only that changes, and only once.
 		because := failed(deadIntent, true)
 		because.Reason = "permit2_nonce_spent"
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{because}, now))
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{because}, now))
 		deadIntent.Final = true
 		got, last := status(t, store, dead)
 		same(t, last, &deadIntent)
 		same(t, got, boxoffice.PaymentFailed)
 		same(t, unresolved(), []payment.Intent{lateIntent})
-		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{because}, now), payment.ErrStale)
+		wantError(t, settle(t.Context(), store, nil, []payment.Decision{because}, now), payment.ErrStale)
 
 		// Money that moved late is credited.
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(lateIntent, transfer(1))}, now+minute))
+		before := lateIntent
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(lateIntent, transfer(1))}, now+minute))
 		lateIntent.State, lateIntent.Reason, lateIntent.Evidence = payment.Settled, "", transfer(1)
 		got, last = status(t, store, late)
 		same(t, last, &lateIntent)
 		same(t, got, boxoffice.Paid)
 		same(t, unresolved(), []payment.Intent(nil))
-		wantError(t, store.Settle(t.Context(), nil, []payment.Decision{failed(lateIntent, true)}, now), payment.ErrStale)
+		wantError(t, settle(t.Context(), store, nil, []payment.Decision{failed(before, true)}, now), payment.ErrStale)
 	},
 
 	"LateSettlementAgainstReplacement": func(t *testing.T, store Store) {
 		record, first := begin(t, store, alice, 1)
-		fatal(t, store.Settle(t.Context(), nil, []payment.Decision{failed(first, false)}, now))
+		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(first, false)}, now))
+		first = after(failed(first, false))
 		second := paying(t, record, wallet, 1)
 		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
 			if i%2 == 0 {
-				return store.BeginPayment(ctx, second, &first.ID)
+				return beginPayment(ctx, store, second, &first.ID)
 			}
-			return store.Settle(ctx, nil, []payment.Decision{settledBy(first, transfer(1))}, now)
+			return settle(ctx, store, nil, []payment.Decision{settledBy(first, transfer(1))}, now)
 		}); won != 1 {
 			t.Errorf("%d transitions left one state", won)
 		}

@@ -29,7 +29,9 @@ import (
 // Store is everything that an engine implements.
 type Store interface {
 	order.Store
+	order.SettlementStore
 	payment.Store
+	payment.Commitments
 	payment.History
 	payment.Leases
 	work.Store
@@ -168,7 +170,7 @@ func payingWith(t testing.TB, record order.Record, from common.Address, nonce bo
 		ID: id, OrderID: record.ID, ChainID: chainID,
 		Permit:  payment.Permit{Authorization: payload.Payload.Authorization, Signature: signature},
 		Payload: sent.Raw, PayloadHash: sent.Hash, QuoteSignature: boxoffice.Signature(signature),
-		State: payment.Waiting, SubmittedAt: now,
+		SubmittedAt: now, Progress: payment.Progress{State: payment.Waiting},
 	}
 }
 
@@ -194,15 +196,78 @@ func transfer(n uint64) *payment.Evidence {
 }
 
 func settledBy(intent payment.Intent, evidence *payment.Evidence) payment.Decision {
-	return payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeSettled, Evidence: evidence}
+	return payment.Decision{Intent: intent, Outcome: payment.OutcomeSettled, Evidence: evidence}
 }
 
 func failed(intent payment.Intent, final bool) payment.Decision {
-	return payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeFailed, Reason: "permit2_simulation_failed", Final: final}
+	return payment.Decision{Intent: intent, Outcome: payment.OutcomeFailed, Reason: "permit2_simulation_failed", Final: final}
+}
+
+// sent returns an intent as it is in an open slot.
+func sent(intent payment.Intent, slot payment.Slot) payment.Intent {
+	intent.State, intent.SlotID, intent.Reason = payment.Sent, &slot.ID, ""
+	return intent
+}
+
+// after returns an intent as a decision on it leaves it.
+func after(decision payment.Decision) payment.Intent {
+	change, err := decision.Change()
+	if err != nil {
+		panic(err)
+	}
+	decision.Intent.Progress = change.To
+	return decision.Intent
+}
+
+// beginPayment saves a payment for an order that is quoted, or whose last payment
+// has failed and is replaced.
+func beginPayment(ctx context.Context, store Store, intent payment.Intent, replaces *boxoffice.UUID) error {
+	change := order.Change{
+		OrderID: intent.OrderID, From: order.Stage{Status: boxoffice.Quoted},
+		To: order.Stage{Status: boxoffice.PaymentPending, IntentID: &intent.ID},
+	}
+	if replaces != nil {
+		change.From = order.Stage{Status: boxoffice.PaymentFailed, IntentID: replaces}
+	}
+	return store.BeginPayment(ctx, intent, change)
+}
+
+// openSlot saves a slot whose intents are waiting.
+func openSlot(ctx context.Context, store Store, slot payment.Slot) error {
+	changes, err := payment.Send(&slot)
+	if err != nil {
+		return err
+	}
+	return store.OpenSlot(ctx, slot, changes)
+}
+
+// settle saves decisions as a settler does.
+func settle(ctx context.Context, store Store, slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) error {
+	return order.Settlement{Store: store}.Record(ctx, slotID, decisions, at)
+}
+
+// admission returns what admitting an order changes, if it is paid.
+func admission(t testing.TB, store Store, record order.Record, at boxoffice.Timestamp) order.Change {
+	t.Helper()
+	stored, err := store.Order(t.Context(), record.Requester, record.ID)
+	if err != nil && !errors.Is(err, order.ErrNotFound) {
+		t.Fatal(err)
+	}
+	paid := order.Stage{Status: boxoffice.Paid, PaidAt: stored.PaidAt}
+	if stored.Payment != nil {
+		paid.IntentID = &stored.Payment.ID
+	}
+	admitted := paid
+	admitted.AdmittedAt = &at
+	return order.Change{OrderID: record.ID, From: paid, To: admitted}
+}
+
+func undo(intent payment.Intent) payment.Decision {
+	return payment.Decision{Intent: intent, Outcome: payment.OutcomeUndone}
 }
 
 func released(intent payment.Intent) payment.Decision {
-	return payment.Decision{IntentID: intent.ID, Outcome: payment.OutcomeReleased}
+	return payment.Decision{Intent: intent, Outcome: payment.OutcomeReleased}
 }
 
 // create saves a new order of the owner.
@@ -222,7 +287,7 @@ func begin(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64) (
 	t.Helper()
 	record := create(t, store, owner)
 	intent := paying(t, record, wallet, nonce)
-	fatal(t, store.BeginPayment(t.Context(), intent, nil))
+	fatal(t, beginPayment(t.Context(), store, intent, nil))
 	return record, intent
 }
 
@@ -230,7 +295,7 @@ func begin(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64) (
 func pay(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64) (order.Record, payment.Intent) {
 	t.Helper()
 	record, intent := begin(t, store, owner, nonce)
-	fatal(t, store.Settle(t.Context(), nil, []payment.Decision{settledBy(intent, transfer(nonce))}, now+minute))
+	fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(intent, transfer(nonce))}, now+minute))
 	return record, intent
 }
 
@@ -238,7 +303,7 @@ func pay(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64) (or
 func admit(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64, open func(work.Tx, work.Owner) (work.Opened, error)) order.Record {
 	t.Helper()
 	record, _ := pay(t, store, owner, nonce)
-	fatal(t, store.Admit(t.Context(), record.ID, now+2*minute, func(tx work.Tx) (work.Opened, error) {
+	fatal(t, store.Admit(t.Context(), admission(t, store, record, now+2*minute), func(tx work.Tx) (work.Opened, error) {
 		return open(tx, work.Owner{Requester: owner, Payer: wallet, OrderID: record.ID})
 	}))
 	return record

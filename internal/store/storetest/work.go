@@ -24,7 +24,7 @@ var workTests = map[string]func(*testing.T, Store){
 		}
 		broken := job(alice, record.ID)
 		broken.State, broken.Delivery = boxoffice.JobCompleted, &boxoffice.Delivery{Failure: "git push: exit status 1"}
-		fatal(t, store.Admit(t.Context(), record.ID, now, func(tx work.Tx) (work.Opened, error) {
+		fatal(t, store.Admit(t.Context(), admission(t, store, record, now), func(tx work.Tx) (work.Opened, error) {
 			for _, job := range []work.Job{plain, full, broken} {
 				fatal(t, tx.InsertJob(t.Context(), job))
 			}

@@ -64,7 +64,7 @@ CREATE TABLE intents (
     final           INTEGER NOT NULL DEFAULT 0 CHECK (final IN (0, 1)), -- failed, and its permit is dead
     slot_id         TEXT, -- the open slot that carries it
     from_block      INTEGER NOT NULL DEFAULT 0 CHECK (from_block >= 0), -- the newest block when it was verified
-    left_out        INTEGER NOT NULL DEFAULT 0 CHECK (left_out >= 0), -- confirmed transactions that carried it in vain
+    reverts         INTEGER NOT NULL DEFAULT 0 CHECK (reverts >= 0), -- confirmed transactions of ours that did not settle it
     tx_hash         TEXT    CHECK (length(tx_hash) = 66), -- the Transfer log that settled it; kept if the chain takes it back
     log_index       INTEGER CHECK (log_index >= 0),
     block_number    INTEGER CHECK (block_number >= 0),
@@ -141,7 +141,7 @@ END;
 
 -- +goose StatementBegin
 CREATE TRIGGER orders_move BEFORE UPDATE OF status ON orders
-WHEN (OLD.status, NEW.status) NOT IN (VALUES
+WHEN OLD.status <> NEW.status AND (OLD.status, NEW.status) NOT IN (VALUES
     ('quoted', 'payment_pending'),
     ('payment_pending', 'payment_failed'), ('payment_pending', 'paid'),
     ('payment_failed', 'payment_pending'), ('payment_failed', 'paid'))
@@ -152,7 +152,7 @@ END;
 
 -- +goose StatementBegin
 CREATE TRIGGER orders_paid BEFORE UPDATE OF status ON orders
-WHEN NEW.status = 'paid' AND NOT EXISTS (SELECT 1 FROM intents WHERE id = NEW.intent_id AND state = 'settled')
+WHEN NEW.status = 'paid' AND OLD.status <> 'paid' AND NOT EXISTS (SELECT 1 FROM intents WHERE id = NEW.intent_id AND state = 'settled')
 BEGIN
     SELECT RAISE(ABORT, 'an order is paid by a settled payment');
 END;
@@ -205,11 +205,11 @@ END;
 
 -- +goose StatementBegin
 CREATE TRIGGER intents_move BEFORE UPDATE OF state ON intents
-WHEN OLD.final = 1 OR (OLD.state, NEW.state) NOT IN (VALUES
+WHEN OLD.state <> NEW.state AND (OLD.final = 1 OR (OLD.state, NEW.state) NOT IN (VALUES
     ('waiting', 'sent'), ('waiting', 'settled'), ('waiting', 'failed'),
     ('sent', 'waiting'), ('sent', 'settled'), ('sent', 'failed'),
     ('failed', 'settled'),
-    ('settled', 'sent'), ('settled', 'waiting')) -- a reorganisation took its transfer back
+    ('settled', 'sent'), ('settled', 'waiting'))) -- a reorganisation removed its transfer
 BEGIN
     SELECT RAISE(ABORT, 'a payment cannot move so');
 END;
@@ -217,8 +217,10 @@ END;
 
 -- +goose StatementBegin
 CREATE TRIGGER intents_outcome BEFORE UPDATE OF final, tx_hash, log_index, block_number, settled_at ON intents
-WHEN OLD.final = 1 OR OLD.state = 'settled' OR NEW.state <> 'settled' AND
-    (NEW.tx_hash, NEW.log_index, NEW.block_number, NEW.settled_at) IS NOT (OLD.tx_hash, OLD.log_index, OLD.block_number, OLD.settled_at)
+WHEN (NEW.final, NEW.tx_hash, NEW.log_index, NEW.block_number, NEW.settled_at)
+        IS NOT (OLD.final, OLD.tx_hash, OLD.log_index, OLD.block_number, OLD.settled_at)
+    AND (OLD.final = 1 OR OLD.state = 'settled' OR NEW.state <> 'settled' AND
+        (NEW.tx_hash, NEW.log_index, NEW.block_number, NEW.settled_at) IS NOT (OLD.tx_hash, OLD.log_index, OLD.block_number, OLD.settled_at))
 BEGIN
     SELECT RAISE(ABORT, 'the outcome of a payment does not change');
 END;
@@ -233,7 +235,8 @@ END;
 
 -- +goose StatementBegin
 CREATE TRIGGER intents_sent BEFORE UPDATE OF slot_id ON intents
-WHEN NEW.slot_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM slots WHERE id = NEW.slot_id AND chain_id = NEW.chain_id AND closed_at IS NULL)
+WHEN NEW.slot_id IS NOT NULL AND NEW.slot_id IS NOT OLD.slot_id
+    AND (OLD.slot_id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM slots WHERE id = NEW.slot_id AND chain_id = NEW.chain_id AND closed_at IS NULL))
 BEGIN
     SELECT RAISE(ABORT, 'a payment is sent in an open slot of its chain');
 END;
