@@ -21,11 +21,12 @@ func blocks(t *testing.T) map[string]func() string {
 	document := contract(t)
 	purchase := newPurchase(t, document)
 	all := map[string]func() string{
-		"scalars":  func() string { return scalarTable(document) },
-		"actions":  actionsTable,
-		"codes":    codesTable,
-		"reasons":  reasonsTable,
-		"refusals": refusalsTable,
+		"scalars":   func() string { return scalarTable(document) },
+		"actions":   actionsTable,
+		"decisions": func() string { return decisionsList(t) },
+		"codes":     codesTable,
+		"reasons":   reasonsTable,
+		"refusals":  refusalsTable,
 	}
 	schemas := at(document, "components", "schemas")
 	for i := 0; i < len(schemas.Content); i += 2 {

@@ -25,7 +25,7 @@ const (
 // says now. With -update it writes them.
 func TestGeneratedPages(t *testing.T) {
 	render := blocks(t)
-	for _, page := range []string{"protocol.md"} {
+	for _, page := range []string{"protocol.md", "decisions/README.md"} {
 		compare(t, page, fill(t, page, render))
 	}
 	compare(t, "errors.md", errorsPage())

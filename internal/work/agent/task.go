@@ -105,7 +105,7 @@ type Report struct {
 // it returns, nothing that the agent started is left running.
 //
 // The workspace is the absolute path of a folder. Nodes of one job that run at
-// once share it (docs/decisions/one-workspace-a-job.md).
+// once share it (docs/decisions/the-nodes-of-a-job-share-one-workspace.md).
 type Runner interface {
 	Run(ctx context.Context, workspace string, task Task) (Report, error)
 }
