@@ -173,6 +173,8 @@ func (w *World) Restart() {
 	w.serve(listener)
 }
 
+// loadDocument makes HTTP check every response against the OpenAPI document of the service. Loading a document is
+// slow, and apitest keeps those that it has seen. So the address, which is another one in each test, is replaced.
 func (w *World) loadDocument() {
 	w.t.Helper()
 	response, err := http.Get(w.Options.BaseURL + "/openapi.json")
@@ -184,6 +186,7 @@ func (w *World) loadDocument() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	document = bytes.ReplaceAll(document, []byte(w.Options.BaseURL), []byte("http://service.test"))
 	w.Validator = apitest.New(w.t, document)
 	w.HTTP = &http.Client{Transport: w.Validator.Transport(nil)}
 }
