@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"boxoffice/client"
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/server"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -86,7 +87,7 @@ func (s *service) behind(ctx context.Context, leader int, payers []int) (each ui
 		rest[i] = buy(ctx, buyers[payer])
 	}
 	err = until(ctx, "the payments to wait", func() (bool, error) {
-		var listed server.Payments
+		var listed httpapi.PaymentList
 		body, err := get(ctx, s.operatorURL+"/payments", "")
 		if err == nil {
 			err = json.Unmarshal(body, &listed)

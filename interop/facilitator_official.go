@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/server"
 	"boxoffice/x402"
 
@@ -234,7 +235,7 @@ func (c *carried) onePaymentEach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var listed server.Payments
+	var listed httpapi.PaymentList
 	if err := json.Unmarshal(out, &listed); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/server"
+	"boxoffice/internal/httpapi"
 )
 
 // paymentsCmd is an operator's look at the payments of a running service.
@@ -22,7 +22,7 @@ type paymentsCmd struct {
 // Run lists payments.
 func (cmd *paymentsCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	query := url.Values{"state": {cmd.State}, "limit": {strconv.Itoa(cmd.Limit)}}
-	var listed server.Payments
+	var listed httpapi.PaymentList
 	if err := cmd.ask(ctx, http.MethodGet, "/payments?"+query.Encode(), &listed); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (cmd *paymentsCmd) Run(ctx context.Context, s *Settings, std *streams) erro
 	return p.flush()
 }
 
-func (p *page) payments(listed *server.Payments) {
+func (p *page) payments(listed *httpapi.PaymentList) {
 	totals := listed.Totals
 	p.line("Pending", "%d waiting, %d sent%s", totals.Waiting, totals.Sent, p.since(", the oldest ", totals.OldestPending))
 	p.line("Settled", "%d", totals.Settled)

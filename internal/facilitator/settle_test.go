@@ -14,6 +14,8 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/facilitator"
+	"boxoffice/internal/httpapi"
+	"boxoffice/internal/httpapi/ratelimit"
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/store/sqlite"
@@ -127,7 +129,9 @@ func (h hasty) Write(text []byte) (int, error) {
 // Who closes the connection after the answer was told; who closed it before was not.
 func TestToldAndGone(t *testing.T) {
 	f, store, terms := openFacilitator(t)
-	h := f.Handler(facilitator.DoorConfig{PerSecond: 1000, Burst: 1000})
+	h := httpapi.NewFacilitator(httpapi.FacilitatorConfig{
+		Facilitator: f, PerAddress: ratelimit.Rate{PerSecond: 1000, Burst: 1000}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
 	call := func(request x402.FacilitatorRequest, ctx context.Context, close func()) (said x402.Settlement) {
 		w := hasty{httptest.NewRecorder(), close}
 		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, x402.PathSettle, bytes.NewReader(marshal(t, request))))

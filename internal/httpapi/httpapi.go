@@ -1,6 +1,8 @@
-// Package httpapi is the service's door: routes, limits, origins and tokens,
-// strict decoding, and the rendering of every answer. It decides nothing about
-// orders or work.
+// Package httpapi is every HTTP interface of the service: for requesters and git
+// (New), for other x402 servers that settle here (NewFacilitator) and for the
+// operator (NewOperator). It limits rates, checks origins and tokens, decodes
+// strictly and renders every response. It decides nothing about orders, payments or
+// work, and no code behind it sees a token.
 package httpapi
 
 import (
@@ -9,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -17,126 +18,135 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/httpapi/ratelimit"
 	"boxoffice/internal/order"
 	"boxoffice/internal/work"
 	"boxoffice/x402"
 )
 
-// Flow is what the door does with orders. Every error is, or wraps, a
-// *boxoffice.Problem; any other is a fault of the service and answers 500.
+// Flow quotes, sells and reads orders. Every error is, or wraps, a
+// *boxoffice.Problem; any other is a fault of the service and becomes a 500.
 type Flow interface {
 	Quote(ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error)
 	Challenge(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (order.Answer, error)
-	Pay(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID, payment *x402.Payment, approval boxoffice.Signature) (boxoffice.Status, error)
+	Pay(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID, payment *x402.Payment,
+		approval boxoffice.Signature) (boxoffice.Status, error)
 	Status(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (boxoffice.Status, error)
 }
 
-// Config is what New needs. Every field without a default is required.
+// Repositories serves what jobs delivered, by git's smart HTTP protocol.
+type Repositories interface {
+	// ServeGit serves a request below /git/{job}.git/ of the job's requester.
+	ServeGit(w http.ResponseWriter, r *http.Request, job boxoffice.UUID)
+}
+
+// Config is what New needs. Every field is required that does not say otherwise.
 type Config struct {
 	Flow         Flow
 	Work         work.Store
 	BaseURL      string // the public address, without a slash at its end; only its origin passes the Origin check
 	Capabilities func(context.Context) boxoffice.Capabilities
-	Document     []byte // what GET /openapi.json answers
+	Document     []byte // the body of GET /openapi.json
 
-	Git       http.Handler // of /git/, which checks the token itself; nil: there is none
-	Callbacks http.Handler // of /callbacks/{id}, where agents elsewhere answer; nil: there are none
+	Git       Repositories // may be nil: nothing is delivered, and /git/ does not exist
+	Callbacks http.Handler // of /callbacks/{id}, which checks agents' signatures; may be nil
 
-	PerToken   Rate // the zero Rate is DefaultPerToken
-	PerAddress Rate // the zero Rate is DefaultPerAddress
-	// TrustedProxies are the addresses whose X-Forwarded-For is believed. With
-	// none, a requester's address is that of its connection.
+	PerToken   ratelimit.Rate
+	PerAddress ratelimit.Rate
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For is believed.
+	// If there are none, a request's address is that of its connection.
 	TrustedProxies []netip.Prefix
 
 	Log *slog.Logger
-	Now func() time.Time // nil is time.Now
+	Now func() time.Time
 }
 
-// New returns the handler of every route of spec.md §4 and of the routes that
-// read what was admitted.
+// New returns the handler of every route of spec.md §4, of the routes that read what
+// was admitted, and of git.
 //
-// A request passes, in this order: the rate limit of its address, the route and
-// its method, the Origin check, the token, the rate limit of the token, the
-// limit of the body, strict decoding. The first that fails answers.
+// A request is checked in this order: the rate limit of its address, the route and
+// the method, the Origin, the token, the rate limit of the token, the size of the
+// body, strict decoding. The first check that fails decides the response.
 func New(config Config) http.Handler {
-	if config.Now == nil {
-		config.Now = time.Now
-	}
-	d := &door{
+	h := &handler{
 		Config:    config,
 		origin:    originOf(config.BaseURL),
 		document:  newDocument(contentType, config.Document),
-		addresses: newLimiter[netip.Prefix](config.PerAddress.or(DefaultPerAddress)),
-		tokens:    newLimiter[boxoffice.Requester](config.PerToken.or(DefaultPerToken)),
+		addresses: ratelimit.New[netip.Prefix](config.PerAddress),
+		tokens:    ratelimit.New[boxoffice.Requester](config.PerToken),
 		mux:       http.NewServeMux(),
 	}
-	for path, methods := range map[string]methods{
-		"/openapi.json":          {http.MethodGet: d.openapi, http.MethodOptions: freeOptions},
-		"/requests/capabilities": {http.MethodGet: d.capabilities, http.MethodOptions: freeOptions},
-		"/requests/quote":        {http.MethodPost: d.protected(d.quote)},
-		"/requests/{id}/submit":  {http.MethodPost: d.protected(d.submit)},
-		"/requests/{id}":         {http.MethodGet: d.protected(d.status)},
-		"/jobs":                  {http.MethodGet: d.protected(d.jobs)},
-		"/jobs/{id}":             {http.MethodGet: d.protected(d.job)},
-		"/oracles/{id}":          {http.MethodGet: d.protected(d.oracle)},
-		"/workflows/{id}":        {http.MethodGet: d.protected(d.workflow)},
-		"/schedules/{id}":        {http.MethodGet: d.protected(d.schedule)},
-	} {
-		d.mux.HandleFunc(path, d.route(methods))
+	routes := map[string]methods{
+		"/openapi.json":          {http.MethodGet: h.openapi, http.MethodOptions: publicOptions},
+		"/requests/capabilities": {http.MethodGet: h.capabilities, http.MethodOptions: publicOptions},
+		"/requests/quote":        {http.MethodPost: h.protected(h.quote)},
+		"/requests/{id}/submit":  {http.MethodPost: h.protected(h.submit)},
+		"/requests/{id}":         {http.MethodGet: h.protected(h.status)},
+		"/jobs":                  {http.MethodGet: h.protected(h.jobs)},
+		"/jobs/{id}":             {http.MethodGet: h.protected(h.job)},
+		"/oracles/{id}":          {http.MethodGet: h.protected(h.oracle)},
+		"/workflows/{id}":        {http.MethodGet: h.protected(h.workflow)},
+		"/schedules/{id}":        {http.MethodGet: h.protected(h.schedule)},
 	}
 	if config.Git != nil {
-		d.mux.HandleFunc("/git/", d.git)
+		routes["/git/{repo}/info/refs"] = methods{http.MethodGet: h.git}
+		routes["/git/{repo}/git-upload-pack"] = methods{http.MethodPost: h.git}
+		routes["/git/{repo}/git-receive-pack"] = methods{http.MethodPost: h.git}
 	}
-	if config.Callbacks != nil { // the operator's own agents, whose signature it checks
-		d.mux.Handle("/callbacks/{id}", config.Callbacks)
+	for path, methods := range routes {
+		h.mux.HandleFunc(path, h.route(methods))
 	}
-	d.mux.HandleFunc("/", d.elsewhere)
-	return Linger(d)
+	if config.Git != nil {
+		h.mux.HandleFunc(gitPrefix, func(w http.ResponseWriter, r *http.Request) { w.(*exchange).refuse(r, errNoRepository) })
+	}
+	if config.Callbacks != nil {
+		h.mux.Handle("/callbacks/{id}", config.Callbacks)
+	}
+	h.mux.HandleFunc("/", h.noRoute)
+	return observe(config.Log, config.Now, h.serve)
 }
 
-type door struct {
+type handler struct {
 	Config
 	origin    string
 	document  document
-	lastSold  atomic.Pointer[sold]
-	addresses *limiter[netip.Prefix]
-	tokens    *limiter[boxoffice.Requester]
+	lastOffer atomic.Pointer[offer]
+	addresses *ratelimit.Limiter[netip.Prefix]
+	tokens    *ratelimit.Limiter[boxoffice.Requester]
 	mux       *http.ServeMux
 }
 
-// An endpoint answers a request that came to its route with its method.
-type endpoint func(x *exchange, r *http.Request) (answer, error)
+// An endpoint serves one method of one route. A response with status 0 means that it
+// has written the response itself.
+type endpoint func(x *exchange, r *http.Request) (response, error)
 
-// methods are the endpoints of a path. One for GET answers HEAD too, and OPTIONS
-// is answered everywhere.
+// methods are the endpoints of a route. The one for GET serves HEAD too, and every
+// route answers OPTIONS.
 type methods map[string]endpoint
 
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := newExchange(w, d.Now())
-	defer d.log(x, r)
-	defer d.recover(x, r)
-	if err := d.admitAddress(r); err != nil {
-		d.refuse(x, r, err)
+func (h *handler) serve(x *exchange, r *http.Request) {
+	if err := h.limitAddress(r); err != nil {
+		x.refuse(r, err)
 		return
 	}
 	if !cleanPath(r.URL.EscapedPath()) { // the mux would redirect
-		d.refuse(x, r, d.notFound(x))
+		x.refuse(r, h.notFound(x))
 		return
 	}
-	d.mux.ServeHTTP(x, r)
+	h.mux.ServeHTTP(x, r)
 }
 
 func cleanPath(p string) bool {
 	return strings.HasPrefix(p, "/") && (p == path.Clean(p) || p == path.Clean(p)+"/")
 }
 
-// route answers with the endpoint of the request's method.
-func (d *door) route(endpoints methods) http.HandlerFunc {
+// route calls the endpoint of the request's method.
+func (h *handler) route(endpoints methods) http.HandlerFunc {
 	if get, ok := endpoints[http.MethodGet]; ok {
 		endpoints[http.MethodHead] = get
 	}
 	if _, ok := endpoints[http.MethodOptions]; !ok {
-		endpoints[http.MethodOptions] = d.options
+		endpoints[http.MethodOptions] = h.options
 	}
 	allow := strings.Join(slices.Sorted(maps.Keys(endpoints)), ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -146,37 +156,22 @@ func (d *door) route(endpoints methods) http.HandlerFunc {
 			x.Header().Set("Allow", allow)
 		}
 		if !ok {
-			d.refuse(x, r, &boxoffice.Problem{Code: boxoffice.MethodNotAllowed, Detail: "this address takes " + allow})
+			x.refuse(r, &boxoffice.Problem{Code: boxoffice.MethodNotAllowed, Detail: "this address takes " + allow})
 			return
 		}
-		answer, err := endpoint(x, r)
+		reply, err := endpoint(x, r)
 		if err != nil {
-			d.refuse(x, r, err)
+			x.refuse(r, err)
 			return
 		}
-		x.send(answer)
+		if reply.status != 0 {
+			x.send(reply) // its error means that nobody is left to receive it
+		}
 	}
 }
 
-// options answers OPTIONS where a token is needed: a browser that asks for a page
-// of another origin hears no.
-func (d *door) options(_ *exchange, r *http.Request) (answer, error) {
-	return answer{status: http.StatusNoContent}, d.checkOrigin(r)
-}
-
-// originOf returns the origin of an address as a browser writes it (RFC 6454
-// §6.2), or "" if it has none.
-func originOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	host := strings.ToLower(u.Host)
-	switch u.Scheme {
-	case "http":
-		host = strings.TrimSuffix(host, ":80")
-	case "https":
-		host = strings.TrimSuffix(host, ":443")
-	}
-	return u.Scheme + "://" + host
+// options answers OPTIONS of a route that needs a token. A browser that asks on
+// behalf of another origin's page is refused.
+func (h *handler) options(_ *exchange, r *http.Request) (response, error) {
+	return response{status: http.StatusNoContent}, checkOrigin(r, h.origin)
 }

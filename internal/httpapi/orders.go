@@ -9,65 +9,66 @@ import (
 	"boxoffice/x402"
 )
 
-// quote answers POST /requests/quote (spec.md §4.3).
-func (d *door) quote(c call) (answer, error) {
-	var request boxoffice.QuoteRequest
-	if err := c.decode(&request); err != nil {
-		return answer{}, err
+// quote serves POST /requests/quote (spec.md §4.3).
+func (h *handler) quote(r request) (response, error) {
+	var body boxoffice.QuoteRequest
+	if err := r.decode(&body); err != nil {
+		return response{}, err
 	}
-	response, err := d.Flow.Quote(c.Context(), c.requester, request)
+	quoted, err := h.Flow.Quote(r.Context(), r.requester, body)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	status := http.StatusOK
-	if response.Created {
+	if quoted.Created {
 		status = http.StatusCreated
-		c.reply.Set("Location", d.BaseURL+"/requests/"+string(response.Order.ID))
+		r.reply.Set("Location", h.BaseURL+"/requests/"+string(quoted.Order.ID))
 	}
-	return render(status, response)
+	return render(status, quoted)
 }
 
-// status answers GET /requests/{id} (spec.md §4.5).
-func (d *door) status(c call) (answer, error) {
-	id, err := c.id()
+// status serves GET /requests/{id} (spec.md §4.5).
+func (h *handler) status(r request) (response, error) {
+	id, err := r.id()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	status, err := d.Flow.Status(c.Context(), c.requester, id)
+	status, err := h.Flow.Status(r.Context(), r.requester, id)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return render(http.StatusOK, status)
 }
 
-// submit answers POST /requests/{id}/submit (spec.md §4.4): a payment if a
-// PAYMENT-SIGNATURE header is there, even an empty one, else the challenge.
-func (d *door) submit(c call) (answer, error) {
-	id, err := c.id()
+// submit serves POST /requests/{id}/submit (spec.md §4.4): it takes a payment if there
+// is a PAYMENT-SIGNATURE header, even an empty one, and else sends the challenge.
+func (h *handler) submit(r request) (response, error) {
+	id, err := r.id()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	if headers := c.Header.Values(x402.HeaderSignature); len(headers) > 0 {
-		return d.pay(c, id, headers)
+	if headers := r.Header.Values(x402.HeaderSignature); len(headers) > 0 {
+		return h.pay(r, id, headers)
 	}
-	if len(c.body) > 0 {
+	if len(r.body) > 0 {
 		var empty struct{}
-		if err := c.decode(&empty); err != nil {
-			return answer{}, withoutPayment(err)
+		if err := r.decode(&empty); err != nil {
+			return response{}, withoutPayment(err)
 		}
 	}
-	offer, err := d.Flow.Challenge(c.Context(), c.requester, id)
+	offer, err := h.Flow.Challenge(r.Context(), r.requester, id)
 	switch {
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	case offer.Challenge != nil:
-		return c.challenge(offer.Challenge)
+		return r.challenge(offer.Challenge)
 	default:
-		return c.outcome(*offer.Status)
+		return r.outcome(*offer.Status)
 	}
 }
 
-// withoutPayment tells a client whose payment got lost on its way what to look for.
+// withoutPayment adds a hint for a client whose PAYMENT-SIGNATURE header was lost on
+// its way, for example in a proxy.
 func withoutPayment(err error) error {
 	if problem, ok := errors.AsType[*boxoffice.Problem](err); ok {
 		problem.Detail += "; without a " + x402.HeaderSignature + " header the body must be empty or {}"
@@ -75,7 +76,7 @@ func withoutPayment(err error) error {
 	return err
 }
 
-func (c call) challenge(offer *boxoffice.Challenge) (answer, error) {
+func (r request) challenge(offer *boxoffice.Challenge) (response, error) {
 	header, err := x402.EncodeHeader(x402.PaymentRequired{
 		X402Version: offer.X402Version,
 		Error:       x402.HeaderSignature + " header is required",
@@ -83,35 +84,35 @@ func (c call) challenge(offer *boxoffice.Challenge) (answer, error) {
 		Accepts:     offer.Accepts,
 	})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	c.reply.Set(x402.HeaderRequired, header)
+	r.reply.Set(x402.HeaderRequired, header)
 	return render(http.StatusPaymentRequired, offer)
 }
 
-func (d *door) pay(c call, id boxoffice.UUID, headers []string) (answer, error) {
+func (h *handler) pay(r request, id boxoffice.UUID, headers []string) (response, error) {
 	if len(headers) > 1 {
-		return answer{}, invalidShape(&x402.ShapeError{Path: x402.HeaderSignature, Message: "must be sent once"})
+		return response{}, invalidShape(&x402.ShapeError{Path: x402.HeaderSignature, Message: "must be sent once"})
 	}
 	payment, err := x402.ParsePayment(headers[0])
 	if shape, ok := errors.AsType[*x402.ShapeError](err); ok {
-		return answer{}, invalidShape(shape)
+		return response{}, invalidShape(shape)
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var submission boxoffice.Submission
-	if len(c.body) == 0 {
-		return answer{}, invalid("/quoteSignature", "is required beside "+x402.HeaderSignature)
+	if len(r.body) == 0 {
+		return response{}, invalid("/quoteSignature", "is required beside "+x402.HeaderSignature)
 	}
-	if err := c.decode(&submission); err != nil {
-		return answer{}, err
+	if err := r.decode(&submission); err != nil {
+		return response{}, err
 	}
-	status, err := d.Flow.Pay(c.Context(), c.requester, id, payment, submission.QuoteSignature)
+	status, err := h.Flow.Pay(r.Context(), r.requester, id, payment, submission.QuoteSignature)
 	if err != nil {
-		return answer{}, cmp.Or(c.rejected(payment, err), err)
+		return response{}, cmp.Or(r.rejected(payment, err), err)
 	}
-	return c.outcome(status)
+	return r.outcome(status)
 }
 
 func invalidShape(shape *x402.ShapeError) *boxoffice.Problem {
@@ -122,63 +123,64 @@ func invalidShape(shape *x402.ShapeError) *boxoffice.Problem {
 	}
 }
 
-// pollAfter is when to poll a pending order, in seconds.
+// pollAfter is the Retry-After of a pending order, in seconds.
 const pollAfter = "1"
 
-// outcome renders what a submit came to: 202 while time alone may change it.
-func (c call) outcome(status boxoffice.Status) (answer, error) {
+// outcome renders the status after a submit: 202 while it can change without a
+// further request.
+func (r request) outcome(status boxoffice.Status) (response, error) {
 	code := http.StatusOK
 	if status.Status.Pending() {
 		code = http.StatusAccepted
-		c.reply.Set("Retry-After", pollAfter)
+		r.reply.Set("Retry-After", pollAfter)
 	}
-	if response := settlement(status.Payment); response != nil {
-		if err := c.settled(response); err != nil {
-			return answer{}, err
+	if settled := settlement(status.Payment); settled != nil {
+		if err := r.setPaymentResponse(settled); err != nil {
+			return response{}, err
 		}
 	}
 	return render(code, status)
 }
 
-// rejected tells x402 clients of a payment that was verified and rejected. Its
-// error is that of telling them.
-func (c call) rejected(payment *x402.Payment, err error) error {
+// rejected adds the PAYMENT-RESPONSE header of a payment that was verified and
+// rejected.
+func (r request) rejected(payment *x402.Payment, err error) error {
 	problem, ok := errors.AsType[*boxoffice.Problem](err)
 	if !ok || problem.Code != boxoffice.PaymentRejected {
 		return nil
 	}
-	response := &x402.SettleResponse{ErrorReason: problem.Reason, Payer: &payment.Payload.Payload.Authorization.From}
-	if _, err := x402.ChainID(payment.Accepted.Network); err == nil { // any string can come here
-		response.Network = payment.Accepted.Network
+	rejection := &x402.SettleResponse{ErrorReason: problem.Reason, Payer: &payment.Payload.Payload.Authorization.From}
+	if _, err := x402.ChainID(payment.Accepted.Network); err == nil { // the client may have sent any string
+		rejection.Network = payment.Accepted.Network
 	}
-	return c.settled(response)
+	return r.setPaymentResponse(rejection)
 }
 
-func (c call) settled(response *x402.SettleResponse) error {
-	header, err := x402.EncodeHeader(response)
+func (r request) setPaymentResponse(settled *x402.SettleResponse) error {
+	header, err := x402.EncodeHeader(settled)
 	if err == nil {
-		c.reply.Set(x402.HeaderResponse, header)
+		r.reply.Set(x402.HeaderResponse, header)
 	}
 	return err
 }
 
-// settlement is what x402 clients read of a payment that settled or failed; nil
-// for any other.
+// settlement returns the PAYMENT-RESPONSE of a payment that settled or failed, nil for
+// any other.
 func settlement(payment *boxoffice.PaymentStatus) *x402.SettleResponse {
 	if payment == nil || payment.Status == boxoffice.PaymentStatusPending {
 		return nil
 	}
-	response := &x402.SettleResponse{
+	settled := &x402.SettleResponse{
 		Success:     payment.Status == boxoffice.PaymentStatusSettled,
 		ErrorReason: payment.Reason,
 		Payer:       &payment.Payer,
 		Network:     payment.Network,
 	}
 	if payment.TransactionHash != nil {
-		response.Transaction = payment.TransactionHash.Hex()
+		settled.Transaction = payment.TransactionHash.Hex()
 	}
-	if response.Success {
-		response.Amount = &payment.Amount
+	if settled.Success {
+		settled.Amount = &payment.Amount
 	}
-	return response
+	return settled
 }

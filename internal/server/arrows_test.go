@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"internal/payment":           {"", "x402", "internal/crash"},
 	"internal/payment/evm":       {"", "x402", "internal/payment"},
 	"internal/payment/remote":    {"", "x402", "internal/payment", "internal/crash"},
-	"internal/facilitator":       {"", "x402", "internal/payment", "internal/httpapi/ratelimit"},
+	"internal/facilitator":       {"", "x402", "internal/payment"},
 	"internal/work":              {""},
 	"internal/work/workspace":    {},
 	"internal/work/agent":        {"", "internal/strictjson", "internal/work", "internal/work/workspace"},
@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"examples/agent-go":          {},
 	"internal/action/judge":      {"", "internal/action", "internal/strictjson"},
 	"internal/order":             {"", "x402", "internal/strictjson", "internal/action", "internal/payment", "internal/work", "internal/crash"},
-	"internal/httpapi":           {"", "x402", "internal/strictjson", "internal/httpapi/ratelimit", "internal/order", "internal/work"},
+	"internal/httpapi":           {"", "x402", "internal/strictjson", "internal/httpapi/ratelimit", "internal/order", "internal/payment", "internal/facilitator", "internal/work"},
 	"internal/store/sqlite":      {"", "x402", "internal/strictjson", "internal/action", "internal/order", "internal/payment", "internal/payment/remote", "internal/facilitator", "internal/work", "internal/crash"},
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/server"
 	"boxoffice/internal/test/servertest"
 )
@@ -102,7 +103,7 @@ wait
 	if job := watch(t, buyer, id); job.State != boxoffice.JobCompleted || job.Nodes[0].Summary != "after all" {
 		t.Errorf("%+v", job)
 	}
-	if status, refused := cancel(t, w, string(id), ""); status != http.StatusConflict || refused.Error != string(server.WorkEnded) {
+	if status, refused := cancel(t, w, string(id), ""); status != http.StatusConflict || refused.Error != string(httpapi.WorkEnded) {
 		t.Errorf("a completed job is answered %d %+v", status, refused)
 	}
 	if status, refused := cancel(t, w, string(boxoffice.NewUUID()), ""); status != http.StatusNotFound || refused.Error != string(boxoffice.NotFound) {

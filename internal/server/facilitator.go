@@ -9,6 +9,7 @@ import (
 
 	"boxoffice/internal/facilitator"
 	"boxoffice/internal/httpapi"
+	"boxoffice/internal/httpapi/ratelimit"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/store/sqlite"
 
@@ -58,7 +59,7 @@ func (s *Server) openFacilitator(ctx context.Context) (err error) {
 	if err := s.dialChain(ctx, s.Facilitator.Assets[0]); err != nil {
 		return fmt.Errorf("facilitator: %w", err)
 	}
-	door := facilitator.New(facilitator.Config{
+	settling := facilitator.New(facilitator.Config{
 		ChainID: s.Chain.ID, Store: s.store,
 		Verifier: payment.NewVerifier(payment.VerifierConfig{
 			Standings: s.standings(), Commitments: s.store, Now: s.Now,
@@ -69,10 +70,10 @@ func (s *Server) openFacilitator(ctx context.Context) (err error) {
 		TellOnce: s.Facilitator.TellOnce,
 		Accepted: func() { s.settler.Wake() }, Now: s.Now, Log: s.Log,
 	})
-	s.openSettlement(door.Decided)
-	s.handler = httpapi.Linger(door.Handler(facilitator.DoorConfig{
-		Token: os.Getenv("BOXOFFICE_FACILITATOR_TOKEN"), PerSecond: s.Facilitator.Rate.PerSecond, Burst: s.Facilitator.Rate.Burst,
-		TrustedProxies: s.Limits.TrustedProxies,
-	}))
+	s.openSettlement(settling.Decided)
+	s.handler = httpapi.NewFacilitator(httpapi.FacilitatorConfig{
+		Facilitator: settling, Token: os.Getenv("BOXOFFICE_FACILITATOR_TOKEN"), PerAddress: ratelimit.Rate(s.Facilitator.Rate),
+		TrustedProxies: s.Limits.TrustedProxies, Log: s.Log, Now: s.Now,
+	})
 	return s.listen(s.Facilitator.Listen)
 }

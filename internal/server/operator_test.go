@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"boxoffice"
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/server"
 	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
 )
 
-func payments(t *testing.T, w *servertest.World, query string) (server.Payments, string) {
+func payments(t *testing.T, w *servertest.World, query string) (httpapi.PaymentList, string) {
 	t.Helper()
 	response, err := http.Get("http://" + w.OperatorAddr() + "/payments" + query)
 	if err != nil {
@@ -26,7 +27,7 @@ func payments(t *testing.T, w *servertest.World, query string) (server.Payments,
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%d %s %v", response.StatusCode, text, err)
 	}
-	var listed server.Payments
+	var listed httpapi.PaymentList
 	if err := json.Unmarshal(text, &listed); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"boxoffice/internal/action"
 	"boxoffice/internal/action/judge"
 	"boxoffice/internal/httpapi"
+	"boxoffice/internal/httpapi/ratelimit"
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
@@ -97,13 +98,13 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.work, err = openWork(s.Options, s.store); err != nil {
 		return err
 	}
-	if err := s.openDoor(catalog); err != nil {
+	if err := s.openHTTP(catalog); err != nil {
 		return err
 	}
 	return s.listen(s.Listen)
 }
 
-// listen takes the addresses of both doors.
+// listen opens the listeners for requesters and for the operator.
 func (s *Server) listen(address string) (err error) {
 	if s.Listener == nil {
 		if s.Listener, err = net.Listen("tcp", address); err != nil {
@@ -131,7 +132,8 @@ func (s *Server) catalog() (*action.Catalog, error) {
 	return action.New(config)
 }
 
-func (s *Server) openDoor(catalog *action.Catalog) error {
+// openHTTP makes the handler of the requesters' routes.
+func (s *Server) openHTTP(catalog *action.Catalog) error {
 	document, err := api.Document(api.Options{
 		BaseURL: s.BaseURL, ServiceName: s.ServiceName,
 		Policies: catalog.Policies(), Limits: catalog.Limits(), Schemas: action.Schemas(),
@@ -141,14 +143,15 @@ func (s *Server) openDoor(catalog *action.Catalog) error {
 	}
 	capabilities := s.capabilities(catalog)
 	s.handler = httpapi.New(httpapi.Config{
-		Flow: s.flow, Work: s.store, Git: s.work.git, Callbacks: s.work.callbacks, BaseURL: s.BaseURL, Document: document,
+		Flow: s.flow, Work: s.store, Git: s.work.git, Callbacks: s.work.callbacks,
+		BaseURL: s.BaseURL, Document: document,
 		Capabilities: func(context.Context) boxoffice.Capabilities {
 			now := capabilities
 			now.Launches = catalog.Launches()
 			return now
 		},
-		PerToken:       httpapi.Rate{PerSecond: s.Limits.PerToken.PerSecond, Burst: s.Limits.PerToken.Burst},
-		PerAddress:     httpapi.Rate{PerSecond: s.Limits.PerAddress.PerSecond, Burst: s.Limits.PerAddress.Burst},
+		PerToken:       ratelimit.Rate(s.Limits.PerToken),
+		PerAddress:     ratelimit.Rate(s.Limits.PerAddress),
 		TrustedProxies: s.Limits.TrustedProxies,
 		Log:            s.Log, Now: s.Now,
 	})
@@ -161,7 +164,19 @@ func (s *Server) Addr() string { return s.Listener.Addr().String() }
 // Ready is closed when the service takes payments for the first time.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// OperatorAddr is the address of the operator's probes, empty if there are none.
+// operatorHandler returns the handler of the operator's routes.
+func (s *Server) operatorHandler() http.Handler {
+	return httpapi.NewOperator(httpapi.OperatorConfig{
+		Payments: s.store, Work: s.store, Log: s.Log, Now: s.Now,
+		Health: map[string]func(context.Context) error{
+			"store":   s.store.Ping,
+			"chain":   func(context.Context) error { return s.chainHealth() },
+			"settler": func(context.Context) error { return s.settler.Health() },
+		},
+	})
+}
+
+// OperatorAddr is the address of the operator's HTTP, empty if there is none.
 func (s *Server) OperatorAddr() string {
 	if s.operator == nil {
 		return ""
@@ -176,8 +191,8 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stopWork()
 	var running sync.WaitGroup
 	failed := make(chan error, 4)
-	door := newHTTPServer(s.handler)
-	running.Go(func() { failed <- serve(door, s.Listener) })
+	requesters := newHTTPServer(s.handler)
+	running.Go(func() { failed <- serve(requesters, s.Listener) })
 	operator := newHTTPServer(s.operatorHandler())
 	if s.operator != nil {
 		running.Go(func() { failed <- serve(operator, s.operator) })
@@ -207,7 +222,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(s.ShutdownGrace))
 	defer cancel()
-	err = errors.Join(err, door.Shutdown(grace), operator.Shutdown(grace))
+	err = errors.Join(err, requesters.Shutdown(grace), operator.Shutdown(grace))
 	stopWork()
 	running.Wait()
 	return err

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/order"
 	"boxoffice/internal/store/sqlite"
 	"boxoffice/internal/work/agent"
@@ -22,7 +23,7 @@ import (
 // works is everything that runs and delivers what was admitted.
 type works struct {
 	engine    *engine.Engine[*sql.Tx] // nil: this process runs nothing
-	git       http.Handler            // nil: nothing is delivered
+	git       httpapi.Repositories    // nil: nothing is delivered
 	callbacks http.Handler            // nil: no agent answers later
 }
 
@@ -45,7 +46,7 @@ func openWork(o Options, store *sqlite.Store) (*works, error) {
 		if err != nil {
 			return nil, err
 		}
-		deliverer, w.git = git, git.Handler(store)
+		deliverer, w.git = git, git
 	}
 	if o.Work.Concurrency == 0 {
 		return w, nil

@@ -1,4 +1,3 @@
-// Package ratelimit tells whom a request's rate counts for.
 package ratelimit
 
 import (
@@ -8,20 +7,21 @@ import (
 	"strings"
 )
 
-// SenderOf returns whom a request's rate counts for: an IPv4 address, or the /64 of an
-// IPv6 address, since that is the least that one subscriber is given. A
-// connection without an address, as over a Unix socket, is the zero Prefix.
+// Sender returns the key that a request's rate is counted for: its IPv4 address, or
+// the /64 network of its IPv6 address, since a subscriber gets at least a /64. A
+// connection without an address, such as a Unix socket, has the zero Prefix.
 //
-// X-Forwarded-For is read from its end, and only as far as trusted proxies wrote
-// it: whatever stands before the first other address was sent by its holder.
-func SenderOf(r *http.Request, trustedProxies []netip.Prefix) netip.Prefix {
-	trusts := func(address netip.Addr) bool {
+// X-Forwarded-For is read from its end and only while trusted proxies wrote it. What
+// stands before the first untrusted address was written by the client, who can
+// invent it.
+func Sender(r *http.Request, trustedProxies []netip.Prefix) netip.Prefix {
+	trusted := func(address netip.Addr) bool {
 		return slices.ContainsFunc(trustedProxies, func(p netip.Prefix) bool { return p.Contains(address) })
 	}
-	address := parse(r.RemoteAddr)
+	address := parseAddress(r.RemoteAddr)
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && trusts(address); i-- {
-		hop := parse(strings.TrimSpace(hops[i]))
+	for i := len(hops) - 1; i >= 0 && trusted(address); i-- {
+		hop := parseAddress(strings.TrimSpace(hops[i]))
 		if !hop.IsValid() {
 			break
 		}
@@ -35,8 +35,8 @@ func SenderOf(r *http.Request, trustedProxies []netip.Prefix) netip.Prefix {
 	return prefix
 }
 
-// parse reads an address with or without a port.
-func parse(s string) netip.Addr {
+// parseAddress reads an address with or without a port.
+func parseAddress(s string) netip.Addr {
 	if withPort, err := netip.ParseAddrPort(s); err == nil {
 		return withPort.Addr().Unmap()
 	}

@@ -28,7 +28,7 @@ func TestClientThatStopsReading(t *testing.T) {
 	commit := s.deliver(s.job, dir).Commit
 
 	hasty := open(t, func(c *delivery.Config) { c.Dir, c.Timeout = s.dir, 2*time.Second })
-	handler, returned := hasty.Handler(owners{s.job.ID: s.token.Requester()}), make(chan any, 1)
+	handler, returned := hasty.handler(owners{s.job.ID: s.token.Requester()}), make(chan any, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			fault := recover()
@@ -62,7 +62,7 @@ func TestConnectionOutlivesItsAnswers(t *testing.T) {
 	s := openShop(t, nil)
 	s.deliver(s.job, s.workspace(s.job))
 	deadlines := make(chan time.Time, 8)
-	handler := s.Handler(owners{s.job.ID: s.token.Requester()})
+	handler := s.handler(owners{s.job.ID: s.token.Requester()})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(watched{w, deadlines}, r)
 	}))

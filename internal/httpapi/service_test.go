@@ -18,6 +18,7 @@ import (
 	"boxoffice/api/apitest"
 	"boxoffice/internal/action"
 	"boxoffice/internal/httpapi"
+	"boxoffice/internal/httpapi/ratelimit"
 	"boxoffice/internal/order"
 	"boxoffice/internal/work"
 	"boxoffice/x402"
@@ -98,7 +99,7 @@ func serve(t *testing.T, change ...func(*httpapi.Config)) *service {
 	config := httpapi.Config{
 		Flow: &s.flow, Work: &s.shelf, BaseURL: baseURL, Document: document,
 		Capabilities: func(context.Context) boxoffice.Capabilities { return capabilities(t) },
-		PerToken:     httpapi.Rate{PerSecond: 1, Burst: 1000}, PerAddress: httpapi.Rate{PerSecond: 1, Burst: 1000},
+		PerToken:     ratelimit.Rate{PerSecond: 1, Burst: 1000}, PerAddress: ratelimit.Rate{PerSecond: 1, Burst: 1000},
 		Log: slog.New(slog.NewJSONHandler(s.log, nil)),
 		Now: func() time.Time { return s.now },
 	}

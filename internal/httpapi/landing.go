@@ -13,60 +13,62 @@ import (
 	"boxoffice"
 )
 
-// elsewhere answers at every address that has no route: 404, which says where
-// the description is. A person whose browser opens the root sees a page instead.
-func (d *door) elsewhere(w http.ResponseWriter, r *http.Request) {
+// noRoute serves every address without a route: a 404 that says where the API is
+// described. A person whose browser opens the root gets the landing page instead.
+func (h *handler) noRoute(w http.ResponseWriter, r *http.Request) {
 	x := w.(*exchange)
-	answer, err := answer{}, error(d.notFound(x))
+	page, err := response{}, h.notFound(x)
 	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		x.Header().Add("Vary", "Accept")
-		if wantsHTML(r) {
-			answer, err = d.front(x, r)
+		if prefersHTML(r) {
+			page, err = h.landingPage(x, r)
 		}
 	}
 	if err != nil {
-		d.refuse(x, r, err)
+		x.refuse(r, err)
 		return
 	}
-	x.send(answer)
+	x.send(page)
 }
 
-func (d *door) notFound(x *exchange) error {
-	description := d.BaseURL + "/openapi.json"
+func (h *handler) notFound(x *exchange) error {
+	description := h.BaseURL + "/openapi.json"
 	x.Header().Set("Link", "<"+description+`>; rel="service-desc"`) // RFC 8631
-	return &boxoffice.Problem{Code: boxoffice.NotFound, Detail: "there is nothing at this address; " + description + " says what there is"}
+	return &boxoffice.Problem{Code: boxoffice.NotFound,
+		Detail: "there is nothing at this address; " + description + " describes every address"}
 }
 
-// front answers GET / for people.
-func (d *door) front(x *exchange, r *http.Request) (answer, error) {
-	sold, err := d.sold(r.Context())
+// landingPage serves GET / for people.
+func (h *handler) landingPage(x *exchange, r *http.Request) (response, error) {
+	offer, err := h.offer(r.Context())
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	x.Header().Set("Content-Security-Policy", pagePolicy)
-	return sold.page.answer(x.Header(), r, mayChange), nil
+	return offer.page.response(x.Header(), r, revalidate), nil
 }
 
 func newPage(capabilities boxoffice.Capabilities) (document, error) {
 	var page bytes.Buffer
 	if err := pageTemplate.Execute(&page, capabilities); err != nil {
-		return document{}, fmt.Errorf("the page: %w", err)
+		return document{}, fmt.Errorf("render the landing page: %w", err)
 	}
 	return newDocument("text/html; charset=utf-8", page.Bytes()), nil
 }
 
-const pageStyle = `:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem}` +
+const pageStyle = `:root{color-scheme:light dark}` +
+	`body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem}` +
 	`table{border-collapse:collapse}td,th{text-align:left;padding:.2rem 2rem .2rem 0}`
 
-// pagePolicy lets the page have its own style, and nothing else.
+// pagePolicy allows the page its own style and nothing else.
 var pagePolicy = func() string {
 	hash := sha256.Sum256([]byte(pageStyle))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) +
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }()
 
-// The links are relative: the page is right behind a proxy that shows it under
-// another path too.
+// The links are relative, so that they also work behind a proxy that serves the page
+// under another path.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"style": func() template.CSS { return pageStyle },
 	"price": func(c boxoffice.Capabilities, p boxoffice.Policy) string {
@@ -83,23 +85,25 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 <title>{{.Payment.ServiceName}}</title>
 <style>{{style}}</style>
 <h1>{{.Payment.ServiceName}}</h1>
-<p>This service is for programs: they ask for a price, pay it with a signed <a href="https://www.x402.org" rel="noreferrer">x402</a> token payment, and read what became of
-the work that they bought. Nobody registers.</p>
+<p>This service is for programs: they ask for a price, pay it with a signed
+<a href="https://www.x402.org" rel="noreferrer">x402</a> token payment, and read the state of the work that they
+bought. There is no registration.</p>
 <table>
-<tr><th>Sold now<th>Price{{range .Actions}}
+<tr><th>Action<th>Price{{range .Actions}}
 <tr><td>{{.Action}}<td>{{price $ .}}{{end}}
 </table>
-<p><a href="openapi.json">openapi.json</a> describes every request, <a href="requests/capabilities">requests/capabilities</a> what is sold and how to pay.</p>
+<p><a href="openapi.json">openapi.json</a> describes every request,
+<a href="requests/capabilities">requests/capabilities</a> lists what is sold and how to pay.</p>
 `))
 
-// wantsHTML tells a browser that a person uses from a program: it names HTML and
-// prefers it to JSON.
-func wantsHTML(r *http.Request) bool {
+// prefersHTML reports whether the client prefers HTML to JSON, as browsers do and
+// programs do not.
+func prefersHTML(r *http.Request) bool {
 	accepted := weights(r.Header.Values("Accept"))
 	return accepted["text/html"] > accepted["application/json"]
 }
 
-func takesGzip(r *http.Request) bool {
+func acceptsGzip(r *http.Request) bool {
 	accepted := weights(r.Header.Values("Accept-Encoding"))
 	weight, named := accepted["gzip"]
 	if !named {
@@ -108,8 +112,8 @@ func takesGzip(r *http.Request) bool {
 	return weight > 0 && weight >= accepted["identity"]
 }
 
-// weights reads a list of preferences (RFC 9110 §12.4.2): each name in lowercase
-// with its weight, which is 1 where it says none and 0 where it is no number.
+// weights reads a list of preferences (RFC 9110 §12.4.2): each name in lowercase with
+// its weight, which is 1 if it is missing and 0 if it is not a number.
 func weights(lists []string) map[string]float64 {
 	weights := map[string]float64{}
 	for item := range strings.SplitSeq(strings.Join(lists, ","), ",") {

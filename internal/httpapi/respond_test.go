@@ -13,6 +13,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/httpapi"
+	"boxoffice/internal/httpapi/ratelimit"
 	"boxoffice/internal/order"
 	"boxoffice/internal/work"
 )
@@ -96,7 +97,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("answered %s to request %s", answer.body, id)
 			}
 			record := lastRecord(t, s)
-			if record["id"] != id || record["level"] != "ERROR" || !strings.Contains(record["cause"].(string), "the secret fault") {
+			if record["id"] != id || record["level"] != "ERROR" || !strings.Contains(record["err"].(string), "the secret fault") {
 				t.Errorf("logged %v", record)
 			}
 			if _, stack := record["stack"]; stack != (name == "panic") {
@@ -128,7 +129,7 @@ func TestGivenUpRequest(t *testing.T) {
 	request := httptest.NewRequestWithContext(gone, "GET", "/requests/"+anyID, nil)
 	request.Header.Set("Authorization", "Bearer "+token)
 	s.server.Config.Handler.ServeHTTP(httptest.NewRecorder(), request)
-	if record := lastRecord(t, s); record["level"] != "INFO" || record["error"] != "temporarily_unavailable" {
+	if record := lastRecord(t, s); record["level"] != "INFO" || record["code"] != "temporarily_unavailable" {
 		t.Errorf("logged %v", record)
 	}
 }
@@ -155,7 +156,7 @@ func TestLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]any{
-		"msg": "request", "method": "POST", "route": "/requests/{id}/submit", "status": 402.0, "error": "payment_rejected",
+		"msg": "request", "method": "POST", "route": "/requests/{id}/submit", "status": 402.0, "code": "payment_rejected",
 		"requester": parsed.Requester().String()[:8],
 	} {
 		if first[name] != want {
@@ -182,7 +183,7 @@ func lastRecord(t *testing.T, s *service) map[string]any {
 func TestEveryDocumentedAnswer(t *testing.T) {
 	var s *service
 	s = serve(t, func(c *httpapi.Config) {
-		c.PerToken = httpapi.Rate{PerSecond: 1e-3, Burst: 200}
+		c.PerToken = ratelimit.Rate{PerSecond: 1e-3, Burst: 200}
 		c.Capabilities = func(context.Context) boxoffice.Capabilities {
 			if s.shelf.err != nil {
 				panic(s.shelf.err)

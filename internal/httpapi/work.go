@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	defaultJobs = 20
-	maxJobs     = 100
-	maxFilter   = 64 // characters of a template or a launchKind
+	defaultJobs = 20  // on a page, if the request has no limit
+	maxJobs     = 100 // on a page
+	maxFilter   = 64  // characters of a template or a launchKind
 )
 
-// jobs answers GET /jobs: a page of the requester's jobs, newest first.
-func (d *door) jobs(c call) (answer, error) {
-	values, err := url.ParseQuery(c.URL.RawQuery)
+// jobs serves GET /jobs: a page of the requester's jobs, newest first.
+func (h *handler) jobs(r request) (response, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return answer{}, invalid("?", "must be a query string")
+		return response{}, invalid("?", "must be a query string")
 	}
 	query, err := jobQuery(values)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	limit := query.Limit
-	query.Limit++ // one more says whether there is a next page
-	jobs, err := d.Work.Jobs(c.Context(), c.requester, query)
+	query.Limit++ // the additional job says whether there is a next page
+	jobs, err := h.Work.Jobs(r.Context(), r.requester, query)
 	if err != nil {
-		return answer{}, away(err)
+		return response{}, storeError(err, errNoWork)
 	}
 	next := len(jobs) > limit
 	jobs = jobs[:min(len(jobs), limit)]
@@ -46,13 +46,13 @@ func (d *door) jobs(c call) (answer, error) {
 	if next {
 		last := jobs[limit-1]
 		values.Set("cursor", formatCursor(work.JobCursor{CreatedAt: last.CreatedAt, ID: last.ID}))
-		c.reply.Set("Link", "<"+d.BaseURL+"/jobs?"+values.Encode()+`>; rel="next"`)
+		r.reply.Set("Link", "<"+h.BaseURL+"/jobs?"+values.Encode()+`>; rel="next"`)
 	}
 	return render(http.StatusOK, page)
 }
 
-// jobQuery reads the parameters of GET /jobs. One that is not known is refused:
-// a filter that was misspelt would list what it should have left out.
+// jobQuery reads the parameters of GET /jobs. An unknown one is refused, since a
+// misspelt filter would list jobs that it should leave out.
 func jobQuery(values url.Values) (work.JobQuery, error) {
 	query := work.JobQuery{Limit: defaultJobs}
 	for name, given := range values {
@@ -96,14 +96,15 @@ func jobQuery(values url.Values) (work.JobQuery, error) {
 	return query, nil
 }
 
-// A cursor on the wire is base64url of the creation time in milliseconds, a
-// dot and the id of the last job of the page before. It needs no signature: it
-// shows nothing beyond the requester's own jobs, wherever it points.
+// formatCursor returns base64url of the creation time in milliseconds, a dot and the
+// id of the last job of the page before. A cursor needs no signature: wherever it
+// points, the requester sees nothing but its own jobs.
 func formatCursor(cursor work.JobCursor) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(int64(cursor.CreatedAt), 10) + "." + string(cursor.ID)))
+	text := strconv.FormatInt(int64(cursor.CreatedAt), 10) + "." + string(cursor.ID)
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-var errCursor = errors.New("must be a cursor that a Link header gave")
+var errCursor = errors.New("must be a cursor from a Link header")
 
 func parseCursor(s string) (work.JobCursor, error) {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(s)
@@ -122,7 +123,7 @@ func parseCursor(s string) (work.JobCursor, error) {
 	return cursor, nil
 }
 
-// shorten cuts an objective to what a list shows of it.
+// shorten cuts an objective to the length that a list shows.
 func shorten(objective string) string {
 	n := 0
 	for i := range objective {
@@ -134,44 +135,46 @@ func shorten(objective string) string {
 	return objective
 }
 
-func (d *door) job(c call) (answer, error) {
-	return read(c, d.Work.Job, func(j work.Job) any { return j.Job })
+func (h *handler) job(r request) (response, error) {
+	return read(r, h.Work.Job, func(j work.Job) any { return j.Job })
 }
 
-func (d *door) oracle(c call) (answer, error) {
-	return read(c, d.Work.Oracle, func(o work.Oracle) any { return o.Oracle })
+func (h *handler) oracle(r request) (response, error) {
+	return read(r, h.Work.Oracle, func(o work.Oracle) any { return o.Oracle })
 }
 
-func (d *door) workflow(c call) (answer, error) {
-	return read(c, d.Work.Workflow, func(w work.Workflow) any { return w.Workflow })
+func (h *handler) workflow(r request) (response, error) {
+	return read(r, h.Work.Workflow, func(w work.Workflow) any { return w.Workflow })
 }
 
-func (d *door) schedule(c call) (answer, error) {
-	return read(c, d.Work.Schedule, func(s work.Schedule) any { return s.Schedule })
+func (h *handler) schedule(r request) (response, error) {
+	return read(r, h.Work.Schedule, func(s work.Schedule) any { return s.Schedule })
 }
 
-// read answers with the resource that {id} names, as its requester sees it.
+// read serves the part of a record that its requester may see.
 func read[T any](
-	c call, get func(context.Context, boxoffice.Requester, boxoffice.UUID) (T, error), shown func(T) any,
-) (answer, error) {
-	id, err := c.id()
+	r request, get func(context.Context, boxoffice.Requester, boxoffice.UUID) (T, error), visible func(T) any,
+) (response, error) {
+	id, err := r.id()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	record, err := get(c.Context(), c.requester, id)
-	switch {
-	case errors.Is(err, work.ErrNotFound):
-		return answer{}, &boxoffice.Problem{Code: boxoffice.NotFound, Detail: "there is no such work, or it belongs to another token"}
-	case err != nil:
-		return answer{}, away(err)
+	record, err := get(r.Context(), r.requester, id)
+	if err != nil {
+		return response{}, storeError(err, errNoWork)
 	}
-	return render(http.StatusOK, shown(record))
+	return render(http.StatusOK, visible(record))
 }
 
-// away is the answer to an error of the store.
-func away(err error) error {
+var errNoWork = &boxoffice.Problem{Code: boxoffice.NotFound, Detail: "there is no such work, or it belongs to another token"}
+
+// storeError returns what is answered to an error of the store.
+func storeError(err error, notFound *boxoffice.Problem) error {
+	if errors.Is(err, work.ErrNotFound) {
+		return notFound
+	}
 	if _, ok := errors.AsType[*boxoffice.Problem](err); ok {
 		return err
 	}
-	return &boxoffice.Problem{Code: boxoffice.TemporarilyUnavailable, Detail: "the store is away", Cause: err}
+	return &boxoffice.Problem{Code: boxoffice.TemporarilyUnavailable, Detail: "the database does not answer", Cause: err}
 }

@@ -1,8 +1,7 @@
-package facilitator_test
+package httpapi_test
 
 import (
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -12,21 +11,28 @@ import (
 	"time"
 
 	"boxoffice/internal/facilitator"
+	"boxoffice/internal/httpapi"
+	"boxoffice/internal/httpapi/ratelimit"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/google/go-cmp/cmp"
 )
 
-func handler(chainID uint64, door facilitator.DoorConfig) http.Handler {
+// newFacilitator returns the handler of a facilitator without a chain and a store.
+func newFacilitator(chainID uint64, change ...func(*httpapi.FacilitatorConfig)) http.Handler {
 	now := time.Now()
-	if door.Burst == 0 {
-		door.PerSecond, door.Burst = 1000, 1000
+	config := httpapi.FacilitatorConfig{
+		Facilitator: facilitator.New(facilitator.Config{
+			ChainID: chainID, Signer: common.HexToAddress("0x857b06519E91e3A54538791bDbb0E22373e36b66"),
+			Now: func() time.Time { return now }, Log: discard,
+		}),
+		PerAddress: unlimited, Log: discard, Now: func() time.Time { return now },
 	}
-	return facilitator.New(facilitator.Config{
-		ChainID: chainID, Signer: common.HexToAddress("0x857b06519E91e3A54538791bDbb0E22373e36b66"),
-		Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
-	}).Handler(door)
+	for _, apply := range change {
+		apply(&config)
+	}
+	return httpapi.NewFacilitator(config)
 }
 
 func post(h http.Handler, path, body string, headers ...string) *httptest.ResponseRecorder {
@@ -39,9 +45,9 @@ func post(h http.Handler, path, body string, headers ...string) *httptest.Respon
 	return w
 }
 
-// The payloads of the official clients are read: what refuses them here is only
-// that no token is allowed.
-func TestReadsOfficialPayloads(t *testing.T) {
+// The payloads of the official clients are read. They are refused only because no
+// token is allowed here.
+func TestFacilitatorReadsOfficialPayloads(t *testing.T) {
 	data, err := os.ReadFile("../../x402/testdata/permit2.json")
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +72,7 @@ func TestReadsOfficialPayloads(t *testing.T) {
 		}
 		read++
 		for _, path := range []string{x402.PathVerify, x402.PathSettle} {
-			w := post(handler(vector.ChainID, facilitator.DoorConfig{}), path,
+			w := post(newFacilitator(vector.ChainID), path,
 				`{"x402Version":2,"paymentPayload":`+vector.Canonical+`,"paymentRequirements":`+string(payload.Accepted)+`}`)
 			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), string(x402.ReasonAssetRefused)) {
 				t.Errorf("%s: %s answered %d %s", vector.Name, path, w.Code, w.Body)
@@ -78,9 +84,9 @@ func TestReadsOfficialPayloads(t *testing.T) {
 	}
 }
 
-// What cannot be read is refused in the shape that the caller waits for.
-func TestMalformed(t *testing.T) {
-	h := handler(1, facilitator.DoorConfig{})
+// A request that cannot be read is refused in the shape that the caller expects.
+func TestMalformedFacilitatorRequest(t *testing.T) {
+	h := newFacilitator(1)
 	for body, want := range map[string]struct {
 		status int
 		reason x402.Reason
@@ -109,8 +115,10 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-func TestDoor(t *testing.T) {
-	h := handler(1, facilitator.DoorConfig{Token: "sesame", PerSecond: 0.5, Burst: 3})
+func TestFacilitatorTokenAndRate(t *testing.T) {
+	h := newFacilitator(1, func(c *httpapi.FacilitatorConfig) {
+		c.Token, c.PerAddress = "sesame", ratelimit.Rate{PerSecond: 0.5, Burst: 3}
+	})
 	if w := post(h, x402.PathSettle, "{}"); w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") != "Bearer" {
 		t.Errorf("without the token answered %d", w.Code)
 	}
@@ -125,9 +133,12 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-// Whom a trusted proxy speaks for is counted, and nobody whom another one names.
-func TestDoorBehindProxy(t *testing.T) {
-	h := handler(1, facilitator.DoorConfig{PerSecond: 0.5, Burst: 1, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}})
+// The facilitator counts the address that a trusted proxy names.
+func TestFacilitatorBehindProxy(t *testing.T) {
+	h := newFacilitator(1, func(c *httpapi.FacilitatorConfig) {
+		c.PerAddress = ratelimit.Rate{PerSecond: 0.5, Burst: 1}
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}
+	})
 	for _, call := range []struct {
 		forwarded string
 		status    int
@@ -138,9 +149,9 @@ func TestDoorBehindProxy(t *testing.T) {
 	}
 }
 
-func TestSupported(t *testing.T) {
+func TestFacilitatorSupported(t *testing.T) {
 	w := httptest.NewRecorder()
-	handler(8453, facilitator.DoorConfig{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, x402.PathSupported, nil))
+	newFacilitator(8453).ServeHTTP(w, httptest.NewRequest(http.MethodGet, x402.PathSupported, nil))
 	want := `{"kinds":[{"x402Version":2,"scheme":"exact","network":"eip155:8453","extra":{"assetTransferMethod":"permit2"}}],` +
 		`"extensions":[],"signers":{"eip155:*":["0x857b06519E91e3A54538791bDbb0E22373e36b66"]}}` + "\n"
 	if diff := cmp.Diff(want, w.Body.String()); diff != "" {

@@ -74,7 +74,7 @@ func job(n int) work.Job {
 }
 
 func TestJobPages(t *testing.T) {
-	s := serve(t, func(c *httpapi.Config) { c.PerToken, c.PerAddress = boundless, boundless })
+	s := serve(t, func(c *httpapi.Config) { c.PerToken, c.PerAddress = unlimited, unlimited })
 	rapid.Check(t, func(rt *rapid.T) {
 		s.shelf = shelf{}
 		total := rapid.IntRange(0, 25).Draw(rt, "jobs")
@@ -149,7 +149,7 @@ func FuzzJobQuery(f *testing.F) {
 	f.Add("limit=5&cursor=MS4w")
 	f.Add("state=queued")
 	var held shelf
-	door := httpapi.New(httpapi.Config{Work: &held, BaseURL: baseURL, PerToken: boundless, PerAddress: boundless, Log: discard})
+	door := httpapi.New(httpapi.Config{Work: &held, BaseURL: baseURL, PerToken: unlimited, PerAddress: unlimited, Log: discard, Now: time.Now})
 	f.Fuzz(func(t *testing.T, query string) {
 		request := httptest.NewRequest("GET", "/jobs", nil)
 		request.URL.RawQuery = query
