@@ -154,9 +154,7 @@ func TestStuck(t *testing.T) {
 // At the configured maximum fee a stuck transaction stays as it is, and new
 // payments are not taken while the chain asks for more.
 func TestFeeCeiling(t *testing.T) {
-	w := newWorld(t, func(s *setup) {
-		s.evm.Fees.MinTip, s.evm.Fees.MaxTip, s.evm.Fees.Max = x402.NewUint256(1), x402.NewUint256(1), x402.NewUint256(1)
-	})
+	w := newWorld(t, func(s *setup) { s.evm.MaxFee = x402.NewUint256(1) })
 	intent := w.pay(1, 1)
 	if err := w.settler.Round(t.Context()); err == nil {
 		t.Error("a transaction for 1 wei a gas was signed")

@@ -22,6 +22,7 @@ import (
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/params"
 )
 
 // setup is what a test may change before its world starts.
@@ -73,7 +74,10 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 			Address: addressOf(key(t, n)), Native: devchain.Ether(1), Tokens: big.NewInt(wealth), Permit2Allowed: true,
 		})
 	}
-	s.evm = evm.Config{RequestTimeout: 5 * time.Second, Now: w.now, GasPerSettle: 250_000}
+	s.evm = evm.Config{
+		Multicall3: x402.Multicall3, RequestTimeout: 5 * time.Second, MaxFee: x402.NewUint256(500e9),
+		GasPerSettle: 250_000, MaxTxGas: params.MaxTxGas, Now: w.now,
+	}
 	logger := slog.New(slog.NewTextHandler(w.log, nil))
 	s.settler = payment.SettlerConfig{
 		Decider: payment.NewDecider(payment.DeciderConfig{

@@ -70,7 +70,7 @@ func (s *Server) dialChain(ctx context.Context, asset common.Address) (err error
 	s.chain, err = evm.Dial(ctx, evm.Config{
 		RPCURL: s.Chain.RPCURL, ChainID: s.Chain.ID, Asset: asset, Multicall3: s.Chain.Multicall3,
 		RequestTimeout: time.Duration(s.Chain.Timeout), GasPerSettle: s.Settlement.GasPerSettle, MaxTxGas: s.Settlement.MaxTxGas,
-		Fees: evm.Fees{Max: x402.NewUint256(s.Settlement.MaxFeePerGas)}, Now: s.Now,
+		MaxFee: x402.NewUint256(s.Settlement.MaxFeePerGas), Now: s.Now,
 	})
 	return err
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// methods is the part that this package calls of the ERC-20 token, of Permit2,
-// of the x402 exact proxy, of contract wallets (EIP-1271) and of Multicall3.
+// methods are the functions that this package calls: of the ERC-20 token, of
+// Permit2, of the x402 exact proxy, of contract wallets (EIP-1271) and of
+// Multicall3.
 var methods = mustParse(`[
 {"type":"function","name":"balanceOf","stateMutability":"view",
  "inputs":[{"name":"account","type":"address"}],"outputs":[{"type":"uint256"}]},
@@ -47,7 +48,7 @@ var methods = mustParse(`[
 // transferTopic is the first topic of Transfer(address,address,uint256).
 var transferTopic = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 
-// The tuples above, with the field names that the abi package looks for.
+// The tuples above, with the field names that the abi package requires.
 type (
 	tokenPermissions struct {
 		Token  common.Address
@@ -81,8 +82,8 @@ func mustParse(fragments string) abi.ABI {
 	return parsed
 }
 
-// pack encodes a call. The types of the arguments are fixed where it is used,
-// so that it fails in no run or in all.
+// pack encodes a call. It panics if the arguments have other types than the
+// function, which is an error in this package.
 func pack(method string, args ...any) []byte {
 	data, err := methods.Pack(method, args...)
 	if err != nil {

@@ -6,24 +6,23 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// approvalCall asks a wallet whether a signature is its own (EIP-1271). It is
-// given the gas of a payment alone, and gets it alone: Permit2 asks the same
-// question within that gas, so a wallet that takes more could not pay either.
+// approvalCall asks a wallet with code whether a signature is its own (EIP-1271).
+// The call gets the gas of one payment: Permit2 asks the same question within
+// that gas, so a wallet that needs more could not pay either.
 func (c *Chain) approvalCall(owner common.Address, approval payment.Approval) call {
-	return call{to: owner, data: pack("isValidSignature", approval.Digest, approval.Signature[:]), gas: c.cfg.GasPerSettle, alone: true}
+	return call{to: owner, data: pack("isValidSignature", approval.Digest, approval.Signature[:]), gas: c.cfg.GasPerSettle, isolated: true}
 }
 
-// approved is the one word that says yes: the function's selector, and nothing
-// after it.
-var approved = [32]byte{0x16, 0x26, 0xba, 0x7e}
+// isOwn is the ABI word by which a wallet says that the signature is its own: the
+// selector of isValidSignature, padded with zeros.
+var isOwn = [32]byte{0x16, 0x26, 0xba, 0x7e}
 
-// approves reports whether a wallet said yes in exactly one word. What an
-// address without code answers means nothing: the chain's own contracts are
-// such, and fail in words of their own.
-func approves(answer outcome) (bool, error) {
-	if answer.trouble != nil {
-		return false, answer.trouble
+// approves reports whether a wallet returned exactly that word. A revert is a no,
+// and so is any other answer. It fails if the node did not answer.
+func approves(result callResult) (bool, error) {
+	if result.err != nil {
+		return false, result.err
 	}
-	word, err := answer.word()
-	return err == nil && word == approved, nil
+	word, err := result.word()
+	return err == nil && word == isOwn, nil
 }

@@ -14,62 +14,65 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// call is a message call that is only tried.
+// call is a message call that is simulated by eth_call.
 type call struct {
 	to   common.Address
 	data []byte
-	gas  uint64 // what a settle is given, beside GasBase; 0 for a read
-	// alone keeps a call from sharing the gas of the others: it runs a
-	// stranger's code for its own sake.
-	alone bool
+	gas  uint64 // of a call that settles, without GasBase; 0 for a read
+	// isolated calls are not put together with others, because they run code of
+	// a payer, which could burn the gas of the others.
+	isolated bool
 }
 
-// outcome is how a call ended: with an answer, or reverted with data.
-type outcome struct {
+// callResult is how a call ended: with data, or reverted with data.
+type callResult struct {
 	ok   bool
 	data []byte
-	// trouble is why the node did not answer. A call that is alone has it here,
-	// since whoever asked may do without the answer.
-	trouble error
+	// err is why the node did not answer. Only an isolated call has it here: its
+	// caller may do without the answer. For any other call simulate fails.
+	err error
 }
 
-// readGas is what a call that also settles holds for a read. It is no more than
-// a read takes, so that the settles have what their transaction would give them
-// and not more; where it is too little they fail, and are tried alone.
+// readGas is the gas that a simulated transaction gets for a read. It is no more
+// than a read needs, so that the settles get what a real transaction would give
+// them. Where it is too little the settles fail, and are simulated again each in
+// a call of its own.
 const readGas = 5_000
 
-// try makes calls in one round trip at a block. With Multicall3 they are one
-// eth_call: made in order at the same state, each seeing what those before it
-// did (inOrder), but for those that are to be alone. Where the chain has none,
-// or the node will not make so large a call, each is an eth_call of its own.
-// Further requests go along, before the calls; all of them must be answered.
-func (c *Chain) try(ctx context.Context, op, block string, calls []call, along ...rpc.BatchElem) (outcomes []outcome, inOrder bool, err error) {
-	batches, err := c.hasMulticall(ctx)
+// simulate makes calls at a block, in one round trip. Where the chain has
+// Multicall3 they are one eth_call, except for the isolated ones: the node makes
+// them in order, and each sees what those before it did (inOrder). Where it has
+// none, or refuses so large a call, each is an eth_call of its own at the same
+// state. The requests in extra go along, before the calls; all must succeed.
+func (c *Chain) simulate(ctx context.Context, op, block string, calls []call, extra ...rpc.BatchElem) (results []callResult, inOrder bool, err error) {
+	multicall, err := c.hasMulticall(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	if batches && len(calls) > 1 {
-		outcomes, answered, err := c.tryTogether(ctx, op, block, calls, along)
-		if answered || err != nil {
-			return outcomes, true, err
+	if multicall && len(calls) > 1 {
+		results, accepted, err := c.simulateTogether(ctx, op, block, calls, extra)
+		if accepted || err != nil {
+			return results, true, err
 		}
 	}
-	outcomes, err = c.tryApart(ctx, op, block, calls, along)
-	return outcomes, false, err
+	results, err = c.simulateEach(ctx, op, block, calls, extra)
+	return results, false, err
 }
 
-func (c *Chain) tryTogether(ctx context.Context, op, block string, calls []call, along []rpc.BatchElem) (outcomes []outcome, answered bool, err error) {
+// simulateTogether puts all calls but the isolated ones into one eth_call of
+// Multicall3. accepted is false if the node refuses that eth_call.
+func (c *Chain) simulateTogether(ctx context.Context, op, block string, calls []call, extra []rpc.BatchElem) (results []callResult, accepted bool, err error) {
 	var together []call
-	answers := make([]hexutil.Bytes, len(calls)) // of those that are alone
-	requests := slices.Clone(along)
+	answers := make([]hexutil.Bytes, len(calls)) // of the isolated calls
+	requests := slices.Clone(extra)
 	for i, call := range calls {
-		if call.alone {
-			requests = append(requests, aloneRequest(call, block, &answers[i]))
+		if call.isolated {
+			requests = append(requests, ownRequest(call, block, &answers[i]))
 		} else {
 			together = append(together, call)
 		}
 	}
-	var gas uint64 // without a limit for calls that only read
+	var gas uint64 // no limit if all calls only read
 	if slices.ContainsFunc(together, func(call call) bool { return call.gas > 0 }) {
 		gas = GasBase
 		for _, call := range together {
@@ -78,10 +81,10 @@ func (c *Chain) tryTogether(ctx context.Context, op, block string, calls []call,
 	}
 	var answer hexutil.Bytes
 	requests = append(requests, callRequest(call{to: c.cfg.Multicall3, data: packAggregate(together), gas: gas}, block, &answer))
-	if err := c.round(ctx, op, requests); err != nil {
+	if err := c.send(ctx, op, requests); err != nil {
 		return nil, false, err
 	}
-	if err := c.answered(op, requests[:len(along)]); err != nil {
+	if err := c.firstError(op, requests[:len(extra)]); err != nil {
 		return nil, false, err
 	}
 	if err := requests[len(requests)-1].Error; err != nil {
@@ -90,69 +93,70 @@ func (c *Chain) tryTogether(ctx context.Context, op, block string, calls []call,
 		}
 		return nil, false, c.fail(op, err)
 	}
-	results, err := unpackAggregate(answer)
-	if err != nil || len(results) != len(together) {
+	shared, err := unpackAggregate(answer)
+	if err != nil || len(shared) != len(together) {
 		return nil, false, c.fail(op, errors.New("the answer of Multicall3 cannot be decoded"))
 	}
-	outcomes = make([]outcome, len(calls))
-	apart := requests[len(along):]
+	results = make([]callResult, len(calls))
+	own := requests[len(extra):]
 	for i, call := range calls {
-		if !call.alone {
-			outcomes[i] = outcome{ok: results[0].Success, data: results[0].ReturnData}
-			results = results[1:]
+		if !call.isolated {
+			results[i] = callResult{ok: shared[0].Success, data: shared[0].ReturnData}
+			shared = shared[1:]
 			continue
 		}
-		outcomes[i] = c.outcome(op, apart[0].Error, answers[i])
-		apart = apart[1:]
+		results[i] = c.readResult(op, own[0].Error, answers[i])
+		own = own[1:]
 	}
-	return outcomes, true, nil
+	return results, true, nil
 }
 
-func (c *Chain) tryApart(ctx context.Context, op, block string, calls []call, along []rpc.BatchElem) ([]outcome, error) {
+// simulateEach makes each call an eth_call of its own.
+func (c *Chain) simulateEach(ctx context.Context, op, block string, calls []call, extra []rpc.BatchElem) ([]callResult, error) {
 	answers := make([]hexutil.Bytes, len(calls))
-	requests := slices.Clone(along)
+	requests := slices.Clone(extra)
 	for i, call := range calls {
-		requests = append(requests, aloneRequest(call, block, &answers[i]))
+		requests = append(requests, ownRequest(call, block, &answers[i]))
 	}
-	if err := c.round(ctx, op, requests); err != nil {
+	if err := c.send(ctx, op, requests); err != nil {
 		return nil, err
 	}
-	if err := c.answered(op, requests[:len(along)]); err != nil {
+	if err := c.firstError(op, requests[:len(extra)]); err != nil {
 		return nil, err
 	}
-	outcomes := make([]outcome, len(calls))
-	for i, request := range requests[len(along):] {
-		outcomes[i] = c.outcome(op, request.Error, answers[i])
-		if err := outcomes[i].trouble; err != nil && !calls[i].alone {
+	results := make([]callResult, len(calls))
+	for i, request := range requests[len(extra):] {
+		results[i] = c.readResult(op, request.Error, answers[i])
+		if err := results[i].err; err != nil && !calls[i].isolated {
 			return nil, err
 		}
 	}
-	return outcomes, nil
+	return results, nil
 }
 
-// aloneRequest is callRequest for a call that has a transaction's base gas to
-// itself.
-func aloneRequest(call call, block string, into *hexutil.Bytes) rpc.BatchElem {
+// ownRequest is callRequest for a call that is a simulated transaction by itself,
+// so that it gets GasBase on top of its gas.
+func ownRequest(call call, block string, into *hexutil.Bytes) rpc.BatchElem {
 	if call.gas > 0 {
 		call.gas += GasBase
 	}
 	return callRequest(call, block, into)
 }
 
-// outcome reads the answer to an eth_call of its own.
-func (c *Chain) outcome(op string, refusal error, answer []byte) outcome {
+// readResult reads the answer to an eth_call that held one call.
+func (c *Chain) readResult(op string, refusal error, answer []byte) callResult {
 	if refusal == nil {
-		return outcome{ok: true, data: answer}
+		return callResult{ok: true, data: answer}
 	}
 	data, reverted := revertData(refusal)
 	if !reverted {
-		return outcome{trouble: c.fail(op, refusal)}
+		return callResult{err: c.fail(op, refusal)}
 	}
-	return outcome{data: data}
+	return callResult{data: data}
 }
 
-// callRequest makes an eth_call from the zero address, which needs no money
-// where no gas price is named. The gas limit is the node's if the call has none.
+// callRequest makes an eth_call from the zero address, which needs no coin if no
+// gas price is named. Without gas of its own the call gets the node's limit.
 func callRequest(call call, block string, into *hexutil.Bytes) rpc.BatchElem {
 	message := map[string]any{"to": call.to, "input": hexutil.Bytes(call.data)}
 	if call.gas > 0 {
@@ -161,8 +165,9 @@ func callRequest(call call, block string, into *hexutil.Bytes) rpc.BatchElem {
 	return rpc.BatchElem{Method: "eth_call", Args: []any{message, block}, Result: into}
 }
 
-// revertData reports whether a node's refusal of an eth_call says that the
-// execution failed, and with what data. Anything else is trouble of the node.
+// revertData reports whether a node refused an eth_call because the execution
+// failed, and returns the revert data. Any other refusal says nothing about the
+// call.
 func revertData(err error) (data []byte, reverted bool) {
 	answer, ok := errors.AsType[rpc.Error](err)
 	if !ok {
@@ -170,7 +175,7 @@ func revertData(err error) (data []byte, reverted bool) {
 	}
 	text := strings.ToLower(answer.Error())
 	switch code := answer.ErrorCode(); {
-	case code == 3: // geth and those who follow it
+	case code == 3: // geth, and nodes that follow it
 	case code == -32015: // OpenEthereum, Nethermind: VM execution error
 	case slices.ContainsFunc(halts, func(words string) bool { return strings.Contains(text, words) }):
 	default:
@@ -182,8 +187,8 @@ func revertData(err error) (data []byte, reverted bool) {
 	return data, true
 }
 
-// halts are the words of nodes for an execution that failed by itself, where
-// they have no code for it.
+// halts are texts by which nodes without an error code for it say that an
+// execution failed.
 var halts = []string{
 	"revert", "out of gas", "outofgas", "gas uint64 overflow",
 	"invalid opcode", "opcodenotfound", "invalidfeopcode", "invalid jump", "invalidjump",
@@ -191,8 +196,8 @@ var halts = []string{
 	"write protection", "return data out of bounds", "outofoffset", "max call depth",
 }
 
-// findHex takes the revert data out of the error data of a node: hex, hex
-// after a word, or an object that holds one of them.
+// findHex returns the revert data in the error data of a node, which is hex, hex
+// after other text, or an object with one of these.
 func findHex(v any) []byte {
 	switch v := v.(type) {
 	case string:
@@ -212,13 +217,13 @@ func findHex(v any) []byte {
 	return nil
 }
 
-// reads collects calls that only read, each once.
+// reads collects calls that only read, each of them once.
 type reads struct {
 	calls []call
 	index map[string]int
 }
 
-// add returns the place of the read's outcome.
+// add returns the index that the result of the read will have.
 func (r *reads) add(to common.Address, data []byte) int {
 	key := string(to[:]) + string(data)
 	if i, ok := r.index[key]; ok {
@@ -232,22 +237,22 @@ func (r *reads) add(to common.Address, data []byte) int {
 	return r.index[key]
 }
 
-// word returns the one ABI word that a read answered. A contract that is not
-// there answers nothing.
-func (o outcome) word() (word [32]byte, err error) {
+// word returns the one ABI word of 32 bytes that a read returned. An address
+// without code returns no bytes.
+func (r callResult) word() (word [32]byte, err error) {
 	switch {
-	case !o.ok:
+	case !r.ok:
 		return word, errors.New("reverted")
-	case len(o.data) != len(word):
-		return word, fmt.Errorf("answered %d bytes instead of %d", len(o.data), len(word))
+	case len(r.data) != len(word):
+		return word, fmt.Errorf("answered %d bytes instead of %d", len(r.data), len(word))
 	}
-	return [32]byte(o.data), nil
+	return [32]byte(r.data), nil
 }
 
-// bitmap is a word of Permit2's nonceBitmap.
+// bitmap is a word of the nonceBitmap of Permit2: 256 nonces, one bit each.
 type bitmap [32]byte
 
-// wordPosition returns the bitmap word in which a nonce has its bit.
+// wordPosition returns which word of the nonceBitmap has the bit of a nonce.
 func wordPosition(nonce boxoffice.Amount) [32]byte {
 	n := nonce.Bytes32()
 	var position [32]byte

@@ -1,9 +1,9 @@
-// Package evm is the chain and the settlement wallet that package payment asks
-// for, over the JSON-RPC of an Ethereum node.
+// Package evm implements the Chain and the Wallet of package payment over the
+// JSON-RPC of an Ethereum node.
 //
-// A node that is away, refuses or answers nonsense is an error and never says
-// anything about a payment. No error repeats the node's URL, which may hold a
-// key, or anything that was signed.
+// An RPC node that is down, refuses a request or answers nonsense makes the call
+// fail; such an error says nothing about a payment. No error holds the node's
+// URL, which may contain a key, or anything that was signed.
 package evm
 
 import (
@@ -29,41 +29,31 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// Config says which chain to use and how. Zero fields take their defaults.
+// Config says which chain to use and how. Every field is required.
 type Config struct {
-	RPCURL  string         // http, https, ws or wss; required; a secret if it holds a key
-	ChainID uint64         // required
-	Asset   common.Address // the token that Check looks at; required
-
-	Permit2    common.Address // default x402.Permit2
-	Proxy      common.Address // default x402.ExactProxy
-	Multicall3 common.Address // default x402.Multicall3; a chain without code there settles one payment a transaction
-
-	RequestTimeout time.Duration // of one round trip; default 10 s
-	BatchLimit     int           // requests in one JSON-RPC batch; default 100
-
-	Fees Fees
-	// GasPerSettle is the gas that a transaction's limit holds for each
-	// payment, on top of GasBase. Default 150,000: a payment in a plain ERC-20
-	// uses about 80,000 at most, and a token that does more work needs room. A
-	// chain that charges its data in gas (Arbitrum) needs more.
+	RPCURL         string // http, https, ws or wss; a secret if it holds a key
+	ChainID        uint64
+	Asset          common.Address   // the token that Check looks at
+	Multicall3     common.Address   // a chain without code there settles one payment a transaction
+	RequestTimeout time.Duration    // of one round trip
+	MaxFee         boxoffice.Amount // no transaction offers more, in wei a gas
+	// GasPerSettle is the gas that the limit of a transaction holds for each
+	// payment, on top of GasBase. A payment in a plain ERC-20 uses 80,000 at most;
+	// a token that does more work needs more, and so does a chain that charges its
+	// data in gas (Arbitrum).
 	GasPerSettle uint64
-	MaxTxGas     uint64 // default 16,777,216, the most that EIP-7825 allows
-
-	Now func() time.Time // stamps signed transactions, and tells whether a payment is early; default time.Now
-}
-
-// Fees bounds what the wallet offers, in wei a gas.
-type Fees struct {
-	Max    boxoffice.Amount // no transaction offers more; default 500 gwei
-	MinTip boxoffice.Amount // default 0.001 gwei
-	MaxTip boxoffice.Amount // of a first offer, not of a replacement; default 5 gwei
+	MaxTxGas     uint64           // of a transaction; at most 16,777,216 (EIP-7825)
+	Now          func() time.Time // stamps signed transactions, and says whether a payment is early
 }
 
 // GasBase is the gas of a settling transaction beside that of its payments.
 const GasBase = 60_000
 
-func (cfg *Config) complete() error {
+// batchLimit is how many requests one JSON-RPC batch holds: public nodes refuse
+// larger ones.
+const batchLimit = 100
+
+func (cfg *Config) check() error {
 	location, err := url.Parse(cfg.RPCURL)
 	switch {
 	case cfg.RPCURL == "":
@@ -76,46 +66,25 @@ func (cfg *Config) complete() error {
 		return errors.New("ChainID is missing")
 	case cfg.Asset == common.Address{}:
 		return errors.New("the token is missing: Asset")
-	}
-	setDefault(&cfg.Permit2, x402.Permit2)
-	setDefault(&cfg.Proxy, x402.ExactProxy)
-	setDefault(&cfg.Multicall3, x402.Multicall3)
-	setDefault(&cfg.RequestTimeout, 10*time.Second)
-	setDefault(&cfg.BatchLimit, 100)
-	setDefault(&cfg.GasPerSettle, 150_000)
-	setDefault(&cfg.MaxTxGas, params.MaxTxGas)
-	setDefault(&cfg.Fees.Max, x402.NewUint256(500*params.GWei))
-	setDefault(&cfg.Fees.MinTip, x402.NewUint256(params.GWei/1000))
-	setDefault(&cfg.Fees.MaxTip, x402.NewUint256(5*params.GWei))
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	switch {
-	case cfg.RequestTimeout < 0 || cfg.BatchLimit < 0:
-		return errors.New("RequestTimeout and BatchLimit must be positive")
+	case cfg.RequestTimeout <= 0:
+		return errors.New("RequestTimeout must be above 0")
 	case cfg.MaxTxGas > params.MaxTxGas:
 		return fmt.Errorf("MaxTxGas must be at most %d (EIP-7825)", params.MaxTxGas)
-	case cfg.MaxTxGas < GasBase || cfg.GasPerSettle > cfg.MaxTxGas-GasBase:
-		return fmt.Errorf("GasPerSettle must be at most MaxTxGas less %d", GasBase)
-	case cfg.Fees.MinTip.Cmp(cfg.Fees.MaxTip) > 0 || cfg.Fees.MaxTip.Cmp(cfg.Fees.Max) > 0:
-		return errors.New("Fees must have MinTip ≤ MaxTip ≤ Max")
+	case cfg.GasPerSettle == 0 || cfg.MaxTxGas < GasBase || cfg.GasPerSettle > cfg.MaxTxGas-GasBase:
+		return fmt.Errorf("GasPerSettle must be above 0 and at most MaxTxGas less %d", GasBase)
+	case cfg.MaxFee.Big().Sign() == 0:
+		return errors.New("MaxFee must be above 0")
 	}
 	return nil
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// Chain reads a chain through one node. Its methods may be called from many
-// goroutines. It implements payment.Chain.
+// Chain reads a chain through one RPC node. Many goroutines may call its methods
+// at once. It implements payment.Chain.
 type Chain struct {
 	cfg     Config
-	scrub   *strings.Replacer // takes the secret parts of RPCURL out of a text
-	batches atomic.Int32      // whether Multicall3 has code: unknown, present or absent
+	secrets *strings.Replacer // replaces the secret parts of RPCURL in a text
+	// multicall is whether Multicall3 has code: unknown, present or absent.
+	multicall atomic.Int32
 
 	mu     sync.Mutex
 	client *rpc.Client // nil until a websocket is connected
@@ -129,14 +98,14 @@ const (
 	absent
 )
 
-// Dial returns the chain behind a node. The node may be down: the first call
-// that needs it will say so. It fails on a wrong Config alone.
+// Dial returns the chain behind an RPC node. It fails only if the Config is
+// wrong. The node may be down: then the first call that needs it fails.
 func Dial(ctx context.Context, cfg Config) (*Chain, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("evm: %w", err)
 	}
-	c := &Chain{cfg: cfg, scrub: newScrubber(cfg.RPCURL)}
-	// Over HTTP this connects nothing and cannot fail; a websocket that cannot
+	c := &Chain{cfg: cfg, secrets: newRedactor(cfg.RPCURL)}
+	// Over HTTP this opens no connection and cannot fail. A websocket that cannot
 	// be opened now is tried again by every call.
 	_, _ = c.connect(ctx)
 	return c, nil
@@ -160,7 +129,7 @@ func (c *Chain) connect(ctx context.Context) (*rpc.Client, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
-	// A redirect would carry signed payments to a node that nobody configured.
+	// A redirect would send signed payments to a node that is not configured.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	client, err := rpc.DialOptions(ctx, c.cfg.RPCURL, rpc.WithHTTPClient(&http.Client{CheckRedirect: stay}))
 	if err != nil {
@@ -170,8 +139,8 @@ func (c *Chain) connect(ctx context.Context) (*rpc.Client, error) {
 	return client, nil
 }
 
-// header is what this package reads of a block. Chains that are not quite
-// Ethereum leave out other members.
+// header is the part of a block that this package reads. Some chains leave out
+// other members.
 type header struct {
 	Number   *hexutil.Uint64 `json:"number"`
 	Time     *hexutil.Uint64 `json:"timestamp"`
@@ -219,7 +188,7 @@ const latest = "latest"
 
 func (c *Chain) header(ctx context.Context, op, block string) (*header, error) {
 	var h *header
-	if err := c.ask(ctx, op, headerRequest(block, &h)); err != nil {
+	if err := c.request(ctx, op, headerRequest(block, &h)); err != nil {
 		return nil, err
 	}
 	if err := h.check(); err != nil {
@@ -228,24 +197,24 @@ func (c *Chain) header(ctx context.Context, op, block string) (*header, error) {
 	return h, nil
 }
 
-// hasMulticall reports whether the chain has Multicall3, and asks only once.
+// hasMulticall reports whether the chain has Multicall3. It asks the node once.
 func (c *Chain) hasMulticall(ctx context.Context) (bool, error) {
-	if known := c.batches.Load(); known != unknown {
+	if known := c.multicall.Load(); known != unknown {
 		return known == present, nil
 	}
 	var code hexutil.Bytes
-	if err := c.ask(ctx, "look for Multicall3", codeRequest(c.cfg.Multicall3, &code)); err != nil {
+	if err := c.request(ctx, "look for Multicall3", codeRequest(c.cfg.Multicall3, &code)); err != nil {
 		return false, err
 	}
-	c.learnMulticall(len(code) > 0)
+	c.setMulticall(len(code) > 0)
 	return len(code) > 0, nil
 }
 
-func (c *Chain) learnMulticall(found bool) {
+func (c *Chain) setMulticall(found bool) {
 	if found {
-		c.batches.Store(present)
+		c.multicall.Store(present)
 	} else {
-		c.batches.Store(absent)
+		c.multicall.Store(absent)
 	}
 }
 
@@ -253,5 +222,5 @@ func codeRequest(at common.Address, into *hexutil.Bytes) rpc.BatchElem {
 	return rpc.BatchElem{Method: "eth_getCode", Args: []any{at, latest}, Result: into}
 }
 
-// amount converts what the chain calls a uint256.
+// amount converts a uint256.
 func amount(n *big.Int) (boxoffice.Amount, error) { return x402.Uint256FromBig(n) }

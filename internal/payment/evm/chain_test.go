@@ -3,12 +3,13 @@ package evm_test
 import (
 	"encoding/json"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
+	"boxoffice/contracts"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
-	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
@@ -38,20 +39,44 @@ func TestCheck(t *testing.T) {
 func TestCheckNamesWhatIsWrong(t *testing.T) {
 	dev := startChain(t)
 	nobody := common.HexToAddress("0x00000000000000000000000000000000000c0de2")
+	// A node on whose chain some addresses have no code, and where PERMIT2() of the
+	// proxy returns something else; nil: what the development chain returns.
+	node := func(permit2 any, noCode ...common.Address) *tap {
+		tap := newTap(t, dev)
+		tap.answer = func(method string, params []json.RawMessage) any {
+			switch {
+			case method == "eth_getCode" && slices.ContainsFunc(noCode, func(at common.Address) bool {
+				return strings.EqualFold(string(params[0]), `"`+at.Hex()+`"`)
+			}):
+				return "0x"
+			case method == "eth_call" && strings.Contains(string(params[0]), hexutil.Encode(contracts.ExactProxy().ABI.Methods["PERMIT2"].ID)):
+				return permit2
+			}
+			return nil
+		}
+		return tap
+	}
 	for name, test := range map[string]struct {
+		tap    *tap
 		change func(*evm.Config)
 		want   []string
 	}{
-		"another chain": {func(c *evm.Config) { c.ChainID = 1 }, []string{"serves chain 31337, not 1"}},
-		"no token":      {func(c *evm.Config) { c.Asset = nobody }, []string{"the token has no code at 0x00000000000000000000000000000000000c0de2"}},
-		"no Permit2":    {func(c *evm.Config) { c.Permit2 = nobody }, []string{"Permit2 has no code at", "the proxy 0x402085c248eea27d92e8b30b2c58ed07f9e20001 uses Permit2 0x000000000022d473030f116ddee9f6b43ac78ba3"}},
-		"no proxy":      {func(c *evm.Config) { c.Proxy = nobody }, []string{"the x402 exact proxy has no code"}},
-		"not a proxy":   {func(c *evm.Config) { c.Proxy = devchain.TokenAddress }, []string{"no x402 exact proxy at 0xb0c0"}},
-		"not a token":   {func(c *evm.Config) { c.Asset = x402.ExactProxy }, []string{"does not tell its decimals"}},
-		"nothing":       {func(c *evm.Config) { c.Asset, c.Proxy = nobody, nobody }, []string{"the token has no code", "proxy has no code"}},
+		"another chain":   {node(nil), func(c *evm.Config) { c.ChainID = 1 }, []string{"serves chain 31337, not 1"}},
+		"no token":        {node(nil), func(c *evm.Config) { c.Asset = nobody }, []string{"the token has no code at 0x00000000000000000000000000000000000c0de2"}},
+		"no Permit2":      {node(nil, x402.Permit2), nil, []string{"Permit2 has no code at"}},
+		"another Permit2": {node(common.BytesToHash(nobody.Bytes())), nil, []string{"the proxy 0x402085c248eea27d92e8b30b2c58ed07f9e20001 uses Permit2 0x00000000000000000000000000000000000c0de2"}},
+		"no proxy":        {node(nil, x402.ExactProxy), nil, []string{"the x402 exact proxy has no code"}},
+		"not a proxy":     {node("0x"), nil, []string{"no x402 exact proxy at 0x4020"}},
+		"not a token":     {node(nil), func(c *evm.Config) { c.Asset = x402.ExactProxy }, []string{"does not tell its decimals"}},
+		"nothing":         {node(nil, x402.ExactProxy), func(c *evm.Config) { c.Asset = nobody }, []string{"the token has no code", "proxy has no code"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := dial(t, dev, test.change).Check(t.Context())
+			_, err := dial(t, dev, func(c *evm.Config) {
+				test.tap.through(c)
+				if test.change != nil {
+					test.change(c)
+				}
+			}).Check(t.Context())
 			for _, want := range test.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v does not say %q", err, want)
@@ -60,7 +85,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		})
 	}
 	t.Run("standing without proxy", func(t *testing.T) {
-		chain := dial(t, dev, func(c *evm.Config) { c.Proxy = nobody })
+		chain := dial(t, dev, func(c *evm.Config) { node("0x").through(c); c.Multicall3 = noCode })
 		if _, err := chain.Standing(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1)}); err == nil || !strings.Contains(err.Error(), "no x402 exact proxy") {
 			t.Errorf("%v", err)
 		}

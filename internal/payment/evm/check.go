@@ -9,17 +9,18 @@ import (
 	"unicode/utf8"
 
 	"boxoffice/internal/payment"
+	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// ErrWrongChain says that the node answered and contradicts the configuration:
-// waiting does not help.
+// ErrWrongChain says that the node answered and that the chain is not the
+// configured one. Trying again does not help.
 var ErrWrongChain = errors.New("the chain is not as configured")
 
-// Facts is what the chain says of itself and of the token.
+// Facts is what Check finds out about the chain and the token.
 type Facts struct {
 	Head       payment.Head
 	Token      Token
@@ -27,17 +28,17 @@ type Facts struct {
 	LegacyFees bool // the chain has no base fee (EIP-1559)
 }
 
-// Token is what the token says of itself.
+// Token is what the token contract returns about itself.
 type Token struct {
 	Decimals uint8
 	Name     string // of its EIP-712 domain, or name(); empty if it has none
-	Version  string // of its EIP-712 domain, or version(); empty if it tells none
+	Version  string // of its EIP-712 domain, or version(); empty if it has none
 	Symbol   string // empty if it has none
 }
 
-// Check makes sure that the node serves the configured chain and that the
-// token, Permit2 and the proxy are there, and returns what else it found. An
-// error names everything that is wrong.
+// Check fails unless the node serves the configured chain and the token, Permit2
+// and the x402 exact proxy are deployed there. Its error names everything that is
+// wrong. It returns what else it found.
 func (c *Chain) Check(ctx context.Context) (Facts, error) {
 	const op = "check the chain"
 	var (
@@ -54,18 +55,18 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 		{Method: "eth_chainId", Result: &chainID},
 		headerRequest(latest, &head),
 		codeRequest(c.cfg.Asset, &token),
-		codeRequest(c.cfg.Permit2, &permit2),
-		codeRequest(c.cfg.Proxy, &proxy),
+		codeRequest(x402.Permit2, &permit2),
+		codeRequest(x402.ExactProxy, &proxy),
 		codeRequest(c.cfg.Multicall3, &multi),
 	}
-	// A contract that lacks one of these functions reverts.
+	// A contract without one of these functions reverts.
 	optional := []rpc.BatchElem{
 		readToken("decimals", &decimals), readToken("symbol", &symbol), readToken("name", &name),
 		readToken("version", &version), readToken("eip712Domain", &domain),
-		callRequest(call{to: c.cfg.Proxy, data: pack("PERMIT2")}, latest, &through),
+		callRequest(call{to: x402.ExactProxy, data: pack("PERMIT2")}, latest, &through),
 	}
 	requests := append(needed, optional...)
-	if err := c.round(ctx, op, requests); err != nil {
+	if err := c.send(ctx, op, requests); err != nil {
 		return Facts{}, err
 	}
 	for i, request := range requests {
@@ -85,13 +86,13 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 		what string
 		at   common.Address
 		code hexutil.Bytes
-	}{{"the token", c.cfg.Asset, token}, {"Permit2", c.cfg.Permit2, permit2}, {"the x402 exact proxy", c.cfg.Proxy, proxy}} {
+	}{{"the token", c.cfg.Asset, token}, {"Permit2", x402.Permit2, permit2}, {"the x402 exact proxy", x402.ExactProxy, proxy}} {
 		if len(contract.code) == 0 {
 			wrong = append(wrong, fmt.Errorf("%s has no code at %s", contract.what, hexOf(contract.at)))
 		}
 	}
 	if len(proxy) > 0 {
-		wrong = append(wrong, c.checkProxy(outcome{ok: true, data: through}))
+		wrong = append(wrong, checkProxy(callResult{ok: true, data: through}))
 	}
 	facts := Facts{Multicall3: len(multi) > 0, Token: Token{
 		Name: readString("name", name), Version: readString("version", version), Symbol: readString("symbol", symbol),
@@ -109,12 +110,12 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 	}
 	facts.Head = payment.Head{Number: uint64(*head.Number), Time: uint64(*head.Time)}
 	facts.LegacyFees = head.BaseFee == nil
-	c.learnMulticall(facts.Multicall3)
+	c.setMulticall(facts.Multicall3)
 	return facts, nil
 }
 
-// readString reads what a token calls itself: a string, or the bytes32 of
-// tokens older than that convention.
+// readString decodes a name that a token returned: a string, or the bytes32 that
+// old tokens return.
 func readString(method string, answer []byte) string {
 	if values, err := methods.Unpack(method, answer); err == nil {
 		return printable(values[0].(string))
@@ -125,7 +126,7 @@ func readString(method string, answer []byte) string {
 	return ""
 }
 
-// printable returns a name that is fit for JSON, or nothing.
+// printable returns a name that JSON can hold, else "".
 func printable(s string) string {
 	if len(s) > 256 || !utf8.ValidString(s) {
 		return ""

@@ -24,6 +24,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/params"
 )
 
 // world is a dev chain, a chain reader and a settlement wallet on it, and payers.
@@ -84,9 +85,16 @@ func startChain(t testing.TB, funded ...devchain.Funded) *devchain.Chain {
 	}
 }
 
+func config(rpcURL string) evm.Config {
+	return evm.Config{
+		RPCURL: rpcURL, ChainID: devchain.DefaultChainID, Asset: devchain.TokenAddress, Multicall3: x402.Multicall3,
+		RequestTimeout: 20 * time.Second, MaxFee: gwei(500), GasPerSettle: 150_000, MaxTxGas: params.MaxTxGas, Now: time.Now,
+	}
+}
+
 func dial(t testing.TB, dev *devchain.Chain, change func(*evm.Config)) *evm.Chain {
 	t.Helper()
-	cfg := evm.Config{RPCURL: dev.URL(), ChainID: dev.ChainID().Uint64(), Asset: dev.Token(), RequestTimeout: 20 * time.Second}
+	cfg := config(dev.URL())
 	if change != nil {
 		change(&cfg)
 	}

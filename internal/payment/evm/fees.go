@@ -5,27 +5,33 @@ import (
 	"fmt"
 	"math/big"
 
+	"boxoffice"
 	"boxoffice/internal/payment"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/params"
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// market is what the wallet has to know before it signs.
+// market is what the wallet has to know of the chain before it signs.
 type market struct {
-	baseFee  *big.Int // nil where there is none (before EIP-1559)
+	baseFee  *big.Int // nil on a chain without one (before EIP-1559)
 	price    *big.Int // eth_gasPrice; only used without a base fee
 	tip      *big.Int // what the node suggests; nil if it does not
 	blockGas uint64   // the most that fits a block
 	balance  *big.Int // of the wallet
 }
 
-// offer is the fee of a transaction in wei a gas. Without a base fee both are
-// the gas price.
+// offer is the fees of a transaction in wei a gas. On a chain without a base fee
+// both are the gas price.
 type offer struct{ cap, tip *big.Int }
 
-// market asks for everything in one round trip.
+// The bounds of the tip of a first offer, in wei a gas. A replacement may offer
+// more.
+var minTip, maxTip = big.NewInt(params.GWei / 1000), big.NewInt(5 * params.GWei)
+
+// market reads all of it in one round trip.
 func (c *Chain) market(ctx context.Context, op string, wallet common.Address) (market, error) {
 	var (
 		head                *header
@@ -37,7 +43,7 @@ func (c *Chain) market(ctx context.Context, op string, wallet common.Address) (m
 		{Method: "eth_gasPrice", Result: &price},
 		{Method: "eth_maxPriorityFeePerGas", Result: &tip},
 	}
-	if err := c.round(ctx, op, requests); err != nil {
+	if err := c.send(ctx, op, requests); err != nil {
 		return market{}, err
 	}
 	for _, request := range requests[:2] {
@@ -64,19 +70,20 @@ func (c *Chain) market(ctx context.Context, op string, wallet common.Address) (m
 	return m, nil
 }
 
-// offer returns what to offer now: enough for the base fee to double, and the
-// suggested tip within bounds. If it replaces a transaction it is also higher by
-// what nodes ask of a replacement. It fails with ErrFeeCeiling if no offer
-// within the maximum can do that.
-func (m market) offer(fees Fees, replaces *payment.Tx) (offer, error) {
-	limit := fees.Max.Big()
+// offer returns the fees to offer now: a cap that holds even if the base fee
+// doubles, and the tip that the node suggests, within its bounds. The offer for a
+// replacement is also higher than before by what nodes require. It fails with
+// ErrFeeCeiling if that is not possible within the maximum.
+func (m market) offer(maxFee boxoffice.Amount, replaces *payment.Tx) (offer, error) {
+	limit := maxFee.Big()
 	o := offer{cap: m.price, tip: m.price}
-	least := m.price // below it nobody includes the transaction
+	least := m.price // below it the transaction is not mined
 	if m.baseFee != nil {
-		tip := fees.MinTip.Big()
+		tip := minTip
 		if m.tip != nil && m.tip.Cmp(tip) > 0 {
-			tip = smaller(m.tip, fees.MaxTip.Big())
+			tip = smaller(m.tip, maxTip)
 		}
+		tip = smaller(tip, limit)
 		o = offer{cap: new(big.Int).Add(new(big.Int).Lsh(m.baseFee, 1), tip), tip: tip}
 		least = m.baseFee
 	}
@@ -95,16 +102,17 @@ func (m market) offer(fees Fees, replaces *payment.Tx) (offer, error) {
 			return offer{}, fmt.Errorf("%w: a replacement needs %s wei a gas, the maximum is %s", ErrFeeCeiling, larger(o.cap, o.tip), limit)
 		}
 	}
-	// A tip above the cap is invalid; a raised tip is paid only as far as the
-	// base fee leaves room, so raising the cap with it costs nothing extra.
+	// A tip above the cap is invalid. The tip that is paid is at most the cap less
+	// the base fee.
 	if m.baseFee != nil {
 		o.cap = larger(o.cap, o.tip)
 	}
 	return o, nil
 }
 
-// raised is an eighth more, rounded up, and at least one wei more. Geth asks for
-// 10 % more of both fees by default, and some nodes for an eighth.
+// raised returns a fee that is an eighth higher, rounded up, and at least one wei
+// higher. For a replacement geth requires both fees to be 10 % higher by default,
+// and some nodes require an eighth.
 func raised(fee *big.Int) *big.Int {
 	n := new(big.Int).Add(fee, big.NewInt(7))
 	n.Rsh(n, 3)

@@ -17,7 +17,8 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// chainLog is what this package reads of a log, on its own or in a receipt.
+// chainLog is the part of a log that this package reads, from eth_getLogs or from
+// a receipt.
 type chainLog struct {
 	Address     common.Address  `json:"address"`
 	Topics      []common.Hash   `json:"topics"`
@@ -28,9 +29,9 @@ type chainLog struct {
 	Removed     bool            `json:"removed"`
 }
 
-// transfer reads an ERC-20 Transfer: three topics and one word of data. An
-// ERC-721 Transfer has four topics. A log that is something else is not an
-// error; one that lacks its place in the chain is.
+// transfer decodes an ERC-20 Transfer: three topics and one word of data. (The
+// Transfer of ERC-721 has four topics.) is is false for any other log. A Transfer
+// that does not name its transaction, index and block is an error.
 func (l *chainLog) transfer() (t payment.Transfer, is bool, err error) {
 	if l.Removed || len(l.Topics) != 3 || l.Topics[0] != transferTopic || len(l.Data) != 32 {
 		return payment.Transfer{}, false, nil
@@ -56,15 +57,15 @@ func (l *chainLog) transfer() (t payment.Transfer, is bool, err error) {
 
 type chainReceipt struct {
 	TxHash      *common.Hash    `json:"transactionHash"`
-	BlockNumber *hexutil.Uint64 `json:"blockNumber"` // null in the receipt that some nodes give before mining
+	BlockNumber *hexutil.Uint64 `json:"blockNumber"` // null in the receipt that some nodes return before mining
 	GasUsed     hexutil.Uint64  `json:"gasUsed"`
 	GasPrice    *hexutil.Big    `json:"effectiveGasPrice"`
 	Logs        []chainLog      `json:"logs"`
 }
 
 // Receipts returns the receipt of each transaction, nil for one that is not
-// mined, with the ERC-20 transfers of any token. A node that does not know the
-// block of the given number is an error: it may not know the receipts either.
+// mined, with the ERC-20 transfers of any token. It fails if the node does not
+// have the block known: then it may not have the receipts either.
 func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64) ([]*payment.Receipt, error) {
 	if len(hashes) == 0 {
 		return nil, nil
@@ -77,7 +78,7 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64
 	}
 	var proof *header
 	requests = append(requests, headerRequest(hexutil.EncodeUint64(known), &proof))
-	if err := c.ask(ctx, op, requests...); err != nil {
+	if err := c.request(ctx, op, requests...); err != nil {
 		return nil, err
 	}
 	if err := proof.check(); err != nil {
@@ -89,7 +90,7 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64
 			continue
 		}
 		if answer.TxHash == nil || *answer.TxHash != hashes[i] {
-			return nil, c.fail(op, errors.New("the node's receipt is not of the transaction"))
+			return nil, c.fail(op, errors.New("the node returned the receipt of another transaction"))
 		}
 		receipt := &payment.Receipt{
 			TxHash:      hashes[i],
@@ -99,7 +100,7 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64
 		if answer.GasPrice != nil {
 			price, err := x402.Uint256FromBig(answer.GasPrice.ToInt())
 			if err != nil {
-				return nil, c.fail(op, errors.New("the node's receipt has no sound gas price"))
+				return nil, c.fail(op, errors.New("the gas price in the node's receipt is out of range"))
 			}
 			receipt.GasPrice = price
 		}
@@ -118,10 +119,10 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64
 }
 
 // Transfers returns the transfers of token from one address to another in the
-// blocks from first to last, both included, oldest first. It asks for fewer
-// blocks at a time when the node refuses a range; a node that refuses a single
-// block is an error, and so is one that does not know the last: it would answer
-// with what it has.
+// blocks from first to last, both included, oldest first. If the node refuses a
+// range it asks for half as many blocks; it fails if the node refuses a single
+// block. It also fails if the node does not have the last block, because such a
+// node returns the transfers up to its own newest block.
 func (c *Chain) Transfers(ctx context.Context, token, from, to common.Address, first, last uint64) ([]payment.Transfer, error) {
 	if last < first {
 		return nil, nil
@@ -146,9 +147,9 @@ func (c *Chain) Transfers(ctx context.Context, token, from, to common.Address, f
 	}
 }
 
-// tooMuch reports whether a smaller request may work. Nodes have no common code
-// for a range they find too large; some answer HTTP 400 or 413. Halving after
-// an unrelated refusal costs a few requests and ends with the same error.
+// tooMuch reports whether a smaller range may work. Nodes have no common code for
+// a range that is too large; some answer HTTP 400 or 413. After a refusal for
+// another reason, halving costs a few requests and ends with the same error.
 func tooMuch(err error) bool {
 	if status, ok := errors.AsType[rpc.HTTPError](err); ok {
 		return status.StatusCode == http.StatusBadRequest || status.StatusCode == http.StatusRequestEntityTooLarge
@@ -169,7 +170,7 @@ func (c *Chain) transfers(ctx context.Context, op string, token, from, to common
 		"fromBlock": hexutil.EncodeUint64(first),
 		"toBlock":   hexutil.EncodeUint64(last),
 	}}}, headerRequest(hexutil.EncodeUint64(last), &proof)}
-	if err := c.send(ctx, client, requests); err != nil {
+	if err := c.sendBatch(ctx, client, requests); err != nil {
 		return nil, err
 	}
 	for _, request := range requests {
@@ -186,7 +187,7 @@ func (c *Chain) transfers(ctx context.Context, op string, token, from, to common
 		if err != nil {
 			return nil, err
 		}
-		// A node that does not filter as asked is not trusted with money.
+		// The node may not have filtered, so that is done again.
 		if is && transfer.Token == token && transfer.From == from && transfer.To == to &&
 			first <= transfer.BlockNumber && transfer.BlockNumber <= last {
 			found = append(found, transfer)

@@ -16,23 +16,23 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// round sends requests in one JSON-RPC batch, or in several if they are more
-// than a batch holds. Its error means that the node did not answer; what it
-// answered to each request is in the request's Result or Error.
-func (c *Chain) round(ctx context.Context, op string, requests []rpc.BatchElem) error {
+// send sends requests in one JSON-RPC batch, or in several if there are more
+// than batchLimit. Its error means that the node did not answer. The node's
+// answer to each request is in the Result or the Error of the request.
+func (c *Chain) send(ctx context.Context, op string, requests []rpc.BatchElem) error {
 	client, err := c.connect(ctx)
 	if err != nil {
 		return c.fail(op, err)
 	}
-	for batch := range slices.Chunk(requests, c.cfg.BatchLimit) {
-		if err := c.send(ctx, client, batch); err != nil {
+	for batch := range slices.Chunk(requests, batchLimit) {
+		if err := c.sendBatch(ctx, client, batch); err != nil {
 			return c.fail(op, err)
 		}
 	}
 	return nil
 }
 
-func (c *Chain) send(ctx context.Context, client *rpc.Client, batch []rpc.BatchElem) error {
+func (c *Chain) sendBatch(ctx context.Context, client *rpc.Client, batch []rpc.BatchElem) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
 	if len(batch) > 1 {
@@ -45,15 +45,15 @@ func (c *Chain) send(ctx context.Context, client *rpc.Client, batch []rpc.BatchE
 	return err
 }
 
-// ask is round for requests that must all be answered.
-func (c *Chain) ask(ctx context.Context, op string, requests ...rpc.BatchElem) error {
-	if err := c.round(ctx, op, requests); err != nil {
+// request is send for requests that must all succeed.
+func (c *Chain) request(ctx context.Context, op string, requests ...rpc.BatchElem) error {
+	if err := c.send(ctx, op, requests); err != nil {
 		return err
 	}
-	return c.answered(op, requests)
+	return c.firstError(op, requests)
 }
 
-func (c *Chain) answered(op string, requests []rpc.BatchElem) error {
+func (c *Chain) firstError(op string, requests []rpc.BatchElem) error {
 	for _, request := range requests {
 		if request.Error != nil {
 			return c.fail(op, request.Error)
@@ -62,16 +62,16 @@ func (c *Chain) answered(op string, requests []rpc.BatchElem) error {
 	return nil
 }
 
-// refused reports whether err is the node's answer that it cannot do what it
-// was asked, in contrast to no answer or nonsense.
+// refused reports whether err is a JSON-RPC error: the node understood the
+// request and did not carry it out.
 func refused(err error) bool {
 	_, ok := errors.AsType[rpc.Error](err)
 	return ok
 }
 
-// nodeError says what was asked and why there is no answer. Its text is free
-// of secrets, and so is what it unwraps to: the error of the rpc library is not
-// kept, because it holds URLs and whole answers.
+// nodeError says which operation failed and why. It holds no secret: not in its
+// text, and not in the error that it unwraps to. The error of the rpc library is
+// dropped, because it holds URLs and whole answers.
 type nodeError struct {
 	op, text string
 	cause    error // nil, payment.ErrRefused, or one of causes
@@ -86,7 +86,7 @@ var causes = []error{
 	ErrWrongChain, ErrBatch, ErrFeeCeiling, ErrWalletEmpty, ErrNonceTooLow, ErrUnderpriced,
 }
 
-// fail makes the error for op.
+// fail returns the error of op, without secrets.
 func (c *Chain) fail(op string, err error) error {
 	if done, ok := errors.AsType[*nodeError](err); ok {
 		return done
@@ -104,14 +104,14 @@ func (c *Chain) fail(op string, err error) error {
 	case errors.As(err, &status): // its text holds the body, which can hold anything
 		e.text = strings.TrimSpace(fmt.Sprintf("the node answered HTTP %d %s", status.StatusCode, http.StatusText(status.StatusCode)))
 	case errors.As(err, &answer):
-		e.text = fmt.Sprintf("the node refused: %s (code %d)", c.clean(answer.Error()), answer.ErrorCode())
+		e.text = fmt.Sprintf("the node refused: %s (code %d)", c.redact(answer.Error()), answer.ErrorCode())
 		e.cause = cmp.Or(e.cause, payment.ErrRefused)
 	case errors.Is(err, context.DeadlineExceeded):
 		e.text = "no answer in time"
 	case errors.As(err, &transport): // its text holds the URL
-		e.text = "the node cannot be reached: " + c.clean(transport.Err.Error())
+		e.text = "the node cannot be reached: " + c.redact(transport.Err.Error())
 	default:
-		e.text = c.clean(err.Error())
+		e.text = c.redact(err.Error())
 	}
 	return e
 }
@@ -123,11 +123,11 @@ var (
 	minSecret = 6
 )
 
-// clean makes a foreign text fit for a log: without the secrets of the URL,
-// without anything long enough to be a signature or a signed transaction (a
-// hash of 64 digits stays), on one line of bounded length.
-func (c *Chain) clean(text string) string {
-	text = c.scrub.Replace(text)
+// redact makes a text of the node or of a contract fit for a log: without the
+// secrets of the URL, without hex that is long enough to be a signature or a
+// signed transaction (a hash of 64 digits stays), on one line of bounded length.
+func (c *Chain) redact(text string) string {
+	text = c.secrets.Replace(text)
 	text = anyURL.ReplaceAllString(text, "[url]")
 	text = longHex.ReplaceAllString(text, "[hex]")
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
@@ -137,9 +137,9 @@ func (c *Chain) clean(text string) string {
 	return text
 }
 
-// newScrubber finds what may be secret in a URL: the user, the password, and
-// the parts of the path and the query that are long enough for a key.
-func newScrubber(rpcURL string) *strings.Replacer {
+// newRedactor returns what replaces the parts of a URL that may be secret: user
+// and password, and the parts of path and query that are long enough for a key.
+func newRedactor(rpcURL string) *strings.Replacer {
 	location, err := url.Parse(rpcURL)
 	if err != nil {
 		return strings.NewReplacer()

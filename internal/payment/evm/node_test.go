@@ -93,7 +93,9 @@ func TestFaultyNodes(t *testing.T) {
 
 func testFaulty(t *testing.T, rpcURL string, secrets ...string) {
 	t.Helper()
-	chain, err := evm.Dial(t.Context(), evm.Config{RPCURL: rpcURL, ChainID: 31337, Asset: devchain.TokenAddress, RequestTimeout: 100 * time.Millisecond})
+	cfg := config(rpcURL)
+	cfg.RequestTimeout = 100 * time.Millisecond
+	chain, err := evm.Dial(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +221,7 @@ func TestWebsocket(t *testing.T) {
 	node, stop := start("127.0.0.1:0")
 	address := node.Listener.Addr().String()
 	stop()
-	chain, err := evm.Dial(t.Context(), evm.Config{RPCURL: "ws://" + address, ChainID: 1, Asset: devchain.TokenAddress})
+	chain, err := evm.Dial(t.Context(), config("ws://"+address))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +294,7 @@ func TestRevertDialects(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	good := evm.Config{RPCURL: "https://node.example/key-of-mine", ChainID: 1, Asset: devchain.TokenAddress}
+	good := config("https://node.example/key-of-mine")
 	for want, change := range map[string]func(*evm.Config){
 		"RPCURL is missing":   func(c *evm.Config) { c.RPCURL = "" },
 		"RPCURL is not a URL": func(c *evm.Config) { c.RPCURL = "http://key-of-mine\n" },
@@ -301,7 +303,7 @@ func TestConfig(t *testing.T) {
 		"Asset":               func(c *evm.Config) { c.Asset = common.Address{} },
 		"MaxTxGas":            func(c *evm.Config) { c.MaxTxGas = 20_000_000 },
 		"GasPerSettle":        func(c *evm.Config) { c.GasPerSettle = 17_000_000 },
-		"Fees":                func(c *evm.Config) { c.Fees.Max = x402.NewUint256(1) },
+		"MaxFee":              func(c *evm.Config) { c.MaxFee = x402.NewUint256(0) },
 		"RequestTimeout":      func(c *evm.Config) { c.RequestTimeout = -1 },
 	} {
 		cfg := good

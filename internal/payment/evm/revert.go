@@ -13,7 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// fault is an error that settle can revert with, and what it says of a permit.
+// fault is an error that settle can revert with, and how to tell it to the payer.
 type fault struct {
 	reason x402.Reason
 	detail func(p payment.Permit, chainID uint64) string
@@ -63,16 +63,18 @@ func amountDetail(p payment.Permit, _ uint64) string {
 	return fmt.Sprintf("the amount %s cannot be settled", p.Permitted.Amount)
 }
 
-// transferFailed is what Permit2 makes of whatever a token reverts with.
+// transferFailed is what Permit2 reverts with when the token reverts, whatever the
+// reason of the token is.
 const transferFailed = "TRANSFER_FROM_FAILED"
 
-// maxTrail is how far the newest block may trail our clock.
+// maxTrail is how much older than our clock the newest block may be.
 const maxTrail = 2 * time.Minute
 
-// rejection says what the revert data of a settle means for the payer. An owner
-// with code reverts as it likes, in words of Permit2 and the proxy too. That it
-// is too early is the one word that has a payment wait instead of fail, so an
-// owner is not believed when the time has come.
+// rejection returns what the revert data of a settle means for the payer. code
+// says that the owner has code. Such an owner can revert with any data, the
+// errors of Permit2 and the proxy included. PaymentTooEarly is the one error for
+// which a payment waits instead of failing, so it is not believed of an owner with
+// code once validAfter has passed.
 func (c *Chain) rejection(data []byte, p payment.Permit, code bool) *payment.Rejection {
 	if len(data) >= 4 {
 		fault, known := faults[[4]byte(data)]
@@ -91,7 +93,7 @@ func (c *Chain) rejection(data []byte, p payment.Permit, code bool) *payment.Rej
 		detail = fmt.Sprintf("token %s refuses to move %s from %s to %s though balance and allowance suffice: it may be paused, or one of the accounts blocked",
 			hexOf(p.Permitted.Token), p.Permitted.Amount, hexOf(p.From), hexOf(p.Witness.To))
 	case err == nil:
-		detail += fmt.Sprintf(": the contract says %q", c.clean(text))
+		detail += fmt.Sprintf(": the contract says %q", c.redact(text))
 	case len(data) >= 4:
 		detail += fmt.Sprintf(": the contract reverts with error 0x%x", data[:4])
 	default:
@@ -102,5 +104,5 @@ func (c *Chain) rejection(data []byte, p payment.Permit, code bool) *payment.Rej
 
 func selector(signature string) [4]byte { return [4]byte(crypto.Keccak256([]byte(signature))) }
 
-// hexOf writes an address as our wire does, in lowercase.
+// hexOf formats an address as our API does, in lowercase.
 func hexOf(a common.Address) string { return strings.ToLower(a.Hex()) }

@@ -15,113 +15,142 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// Standing says how each permit stands at the newest block and whether settling
-// all of them in this order would work for it, in one round trip.
+// standingPlan is everything that Standing asks in one round trip, and where the
+// result of each call is.
+type standingPlan struct {
+	calls     []call
+	extra     []rpc.BatchElem // beside the calls: the newest block, and the code of each owner
+	proxy     int
+	reads     []permitReads // one for each permit
+	settles   []settleCalls // one for each permit
+	approvals int           // where the approvals begin; they are for the first permits
+
+	block hexutil.Uint64 // the newest block of the node that answers
+	codes map[common.Address]*hexutil.Bytes
+}
+
+type permitReads struct{ balance, allowance, bitmap int }
+
+func (c *Chain) planStanding(permits []payment.Permit, approvals []payment.Approval) *standingPlan {
+	plan := &standingPlan{reads: make([]permitReads, len(permits)), codes: make(map[common.Address]*hexutil.Bytes)}
+	var once reads
+	plan.proxy = once.add(x402.ExactProxy, pack("PERMIT2"))
+	for i, p := range permits {
+		plan.reads[i] = permitReads{
+			balance:   once.add(p.Permitted.Token, pack("balanceOf", p.From)),
+			allowance: once.add(p.Permitted.Token, pack("allowance", p.From, x402.Permit2)),
+			bitmap:    once.add(x402.Permit2, packNonceBitmap(p)),
+		}
+	}
+	plan.calls, plan.settles = c.addSettles(once.calls, permits)
+	plan.approvals = len(plan.calls)
+	for i, approval := range approvals {
+		plan.calls = append(plan.calls, c.approvalCall(permits[i].From, approval))
+	}
+	plan.extra = []rpc.BatchElem{{Method: "eth_blockNumber", Result: &plan.block}}
+	for _, p := range permits {
+		if plan.codes[p.From] == nil {
+			plan.codes[p.From] = new(hexutil.Bytes)
+			plan.extra = append(plan.extra, codeRequest(p.From, plan.codes[p.From]))
+		}
+	}
+	return plan
+}
+
+// Standing says how each permit stands at the newest block, and whether settling
+// all of them in this order would work for it. It asks the owners of the first
+// permits about their approvals. It needs one round trip, and sometimes a second.
 //
-// The facts come first in choosing the reason of a failure: a spent nonce, a
-// balance or an allowance that is too low, each after what the earlier permits
-// take. Any other failure is believed only when the permit fails alone as well,
-// with the gas of a transaction of its own, in a second round trip: an owner
-// with code can burn the gas of those behind it, and they must not be blamed.
+// Why a permit would fail is found in this order: its nonce is spent, or its
+// owner's balance or allowance is too low after what the permits before it take;
+// only then what the simulated settle reverted with. Where the settles were
+// simulated together, such a revert is not believed at once, because an owner
+// with code can burn the gas of the permits behind it: the settle is simulated
+// again in a call of its own, in the second round trip.
 //
-// Owners are asked about their approvals in the same round trip. A settle that
-// works has to bring the recipient exactly the amount. That is seen only where
-// Multicall3 makes the calls in order.
+// A settle that works has to bring the recipient exactly the amount. This can be
+// checked only where Multicall3 makes the calls in order.
 func (c *Chain) Standing(ctx context.Context, permits []payment.Permit, approvals ...payment.Approval) ([]payment.Standing, error) {
 	if len(permits) == 0 {
 		return nil, nil
 	}
 	op := fmt.Sprintf("read the standing of %d permits", len(permits))
-	type places struct{ balance, allowance, word int }
-	var plan reads
-	rows := make([]places, len(permits))
-	proxy := plan.add(c.cfg.Proxy, pack("PERMIT2"))
-	for i, p := range permits {
-		rows[i] = places{
-			balance:   plan.add(p.Permitted.Token, pack("balanceOf", p.From)),
-			allowance: plan.add(p.Permitted.Token, pack("allowance", p.From, c.cfg.Permit2)),
-			word:      plan.add(c.cfg.Permit2, packNonceBitmap(p)),
-		}
-	}
-	questions, trials := c.trials(plan.calls, permits)
-	asked := len(questions)
-	for i, approval := range approvals {
-		questions = append(questions, c.approvalCall(permits[i].From, approval))
-	}
-	codes := make(map[common.Address]*hexutil.Bytes)
-	// Asked in the same round trip, it says how far the node is that answers.
-	var block hexutil.Uint64
-	along := []rpc.BatchElem{{Method: "eth_blockNumber", Result: &block}}
-	for _, p := range permits {
-		if codes[p.From] == nil {
-			codes[p.From] = new(hexutil.Bytes)
-			along = append(along, codeRequest(p.From, codes[p.From]))
-		}
-	}
-	outcomes, inOrder, err := c.try(ctx, op, latest, questions, along...)
+	plan := c.planStanding(permits, approvals)
+	results, inOrder, err := c.simulate(ctx, op, latest, plan.calls, plan.extra...)
 	if err != nil {
 		return nil, err
 	}
-
-	// A call of an address without code succeeds: the proxy proves that it is there.
-	if err := c.checkProxy(outcomes[proxy]); err != nil {
+	// A call of an address without code succeeds, so the settles do not show that
+	// the proxy is there.
+	if err := checkProxy(results[plan.proxy]); err != nil {
 		return nil, c.fail(op, err)
 	}
 	standings := make([]payment.Standing, len(permits))
-	left := newLedger()
-	var doubtful []int
+	earlier := newEarlierPermits()
+	var again []int // permits whose settle is simulated again
 	for i, p := range permits {
-		words, err := words(outcomes, rows[i].balance, rows[i].allowance, rows[i].word)
-		if err != nil {
-			return nil, c.fail(op, fmt.Errorf("token %s, Permit2 %s: balanceOf, allowance or nonceBitmap %w", hexOf(p.Permitted.Token), hexOf(c.cfg.Permit2), err))
-		}
 		s := &standings[i]
-		s.Balance, s.Allowance = amountOf(words[0]), amountOf(words[1])
-		s.Spent = bitmap(words[2]).spent(p.Nonce)
-		s.Code = len(*codes[p.From]) > 0
+		if err := plan.read(i, p, results, s); err != nil {
+			return nil, c.fail(op, err)
+		}
 		if s.Code && i < len(approvals) {
-			if s.Approved, err = approves(outcomes[asked+i]); err != nil {
+			if s.Approved, err = approves(results[plan.approvals+i]); err != nil {
 				return nil, err
 			}
 		}
-		s.Block = uint64(block)
-		obstacle := left.obstacle(p, *s, c.cfg.Permit2)
-		settled := outcomes[trials[i].settle]
+		obstacle := earlier.obstacle(p, *s)
+		settle := results[plan.settles[i].settle]
 		switch {
-		case settled.ok && inOrder:
-			known, failure := arrival(p, outcomes[trials[i].before], outcomes[trials[i].after])
+		case settle.ok && inOrder:
+			known, failure := checkExact(p, results[plan.settles[i].before], results[plan.settles[i].after])
 			if !known {
-				doubtful = append(doubtful, i)
+				again = append(again, i)
 			}
 			s.Failure = failure
-			left.take(p)
-		case settled.ok && obstacle == nil:
-			left.take(p)
+			earlier.add(p)
+		case settle.ok && obstacle == nil:
+			earlier.add(p)
 		case obstacle != nil:
 			s.Failure = obstacle
 		case inOrder:
-			doubtful = append(doubtful, i)
+			again = append(again, i)
 		default:
-			s.Failure = c.rejection(settled.data, p, s.Code)
+			s.Failure = c.rejection(settle.data, p, s.Code)
 		}
 	}
-	if len(doubtful) == 0 {
+	if len(again) == 0 {
 		return standings, nil
 	}
-	alone := make([]call, len(doubtful))
-	for k, i := range doubtful {
-		alone[k] = questions[trials[i].settle]
+	settles := make([]call, len(again))
+	for k, i := range again {
+		settles[k] = plan.calls[plan.settles[i].settle]
 	}
-	confirmed, err := c.tryApart(ctx, op, latest, alone, nil)
+	own, err := c.simulateEach(ctx, op, latest, settles, nil)
 	if err != nil {
 		return nil, err
 	}
-	for k, i := range doubtful {
-		if !confirmed[k].ok {
-			standings[i].Failure = c.rejection(confirmed[k].data, permits[i], standings[i].Code)
+	for k, i := range again {
+		if !own[k].ok {
+			standings[i].Failure = c.rejection(own[k].data, permits[i], standings[i].Code)
 		}
 	}
 	return standings, nil
+}
+
+// read fills in what was read of the i-th permit, without its simulation.
+func (plan *standingPlan) read(i int, p payment.Permit, results []callResult, into *payment.Standing) error {
+	var words [3][32]byte
+	for k, at := range []int{plan.reads[i].balance, plan.reads[i].allowance, plan.reads[i].bitmap} {
+		var err error
+		if words[k], err = results[at].word(); err != nil {
+			return fmt.Errorf("token %s, Permit2 %s: balanceOf, allowance or nonceBitmap %w", hexOf(p.Permitted.Token), hexOf(x402.Permit2), err)
+		}
+	}
+	into.Balance, into.Allowance = amountOf(words[0]), amountOf(words[1])
+	into.Spent = bitmap(words[2]).spent(p.Nonce)
+	into.Code = len(*plan.codes[p.From]) > 0
+	into.Block = uint64(plan.block)
+	return nil
 }
 
 // Spent says of each permit whether its nonce was spent as of a block.
@@ -130,20 +159,20 @@ func (c *Chain) Spent(ctx context.Context, permits []payment.Permit, block uint6
 		return nil, nil
 	}
 	op := fmt.Sprintf("read %d nonces at block %d", len(permits), block)
-	var plan reads
+	var once reads
 	places := make([]int, len(permits))
 	for i, p := range permits {
-		places[i] = plan.add(c.cfg.Permit2, packNonceBitmap(p))
+		places[i] = once.add(x402.Permit2, packNonceBitmap(p))
 	}
-	outcomes, _, err := c.try(ctx, op, hexutil.EncodeUint64(block), plan.calls)
+	results, _, err := c.simulate(ctx, op, hexutil.EncodeUint64(block), once.calls)
 	if err != nil {
 		return nil, err
 	}
 	spent := make([]bool, len(permits))
 	for i, p := range permits {
-		word, err := outcomes[places[i]].word()
+		word, err := results[places[i]].word()
 		if err != nil {
-			return nil, c.fail(op, fmt.Errorf("nonceBitmap of Permit2 %s %w", hexOf(c.cfg.Permit2), err))
+			return nil, c.fail(op, fmt.Errorf("nonceBitmap of Permit2 %s %w", hexOf(x402.Permit2), err))
 		}
 		spent[i] = bitmap(word).spent(p.Nonce)
 	}
@@ -155,33 +184,22 @@ func packNonceBitmap(p payment.Permit) []byte {
 	return pack("nonceBitmap", p.From, new(big.Int).SetBytes(position[:]))
 }
 
-// checkProxy makes sure, by the answer to PERMIT2(), that there is a proxy and
-// that it moves money through our Permit2.
-func (c *Chain) checkProxy(answer outcome) error {
-	word, err := answer.word()
+// checkProxy fails if the result of PERMIT2() does not show an x402 exact proxy
+// that moves money through our Permit2.
+func checkProxy(result callResult) error {
+	word, err := result.word()
 	if err != nil {
-		return fmt.Errorf("no x402 exact proxy at %s: PERMIT2() %w", hexOf(c.cfg.Proxy), err)
+		return fmt.Errorf("no x402 exact proxy at %s: PERMIT2() %w", hexOf(x402.ExactProxy), err)
 	}
-	if found := common.BytesToAddress(word[:]); found != c.cfg.Permit2 {
-		return fmt.Errorf("the proxy %s uses Permit2 %s instead of %s", hexOf(c.cfg.Proxy), hexOf(found), hexOf(c.cfg.Permit2))
+	if found := common.BytesToAddress(word[:]); found != x402.Permit2 {
+		return fmt.Errorf("the proxy %s uses Permit2 %s instead of %s", hexOf(x402.ExactProxy), hexOf(found), hexOf(x402.Permit2))
 	}
 	return nil
 }
 
-func words(outcomes []outcome, places ...int) ([][32]byte, error) {
-	found := make([][32]byte, len(places))
-	for k, i := range places {
-		word, err := outcomes[i].word()
-		if err != nil {
-			return nil, err
-		}
-		found[k] = word
-	}
-	return found, nil
-}
-
-// ledger is what the permits that were looked at so far take from their owners.
-type ledger struct {
+// earlierPermits is what the permits before one take from their owners: amounts
+// and nonces.
+type earlierPermits struct {
 	taken map[account]*big.Int
 	spent map[nonce]bool
 }
@@ -194,31 +212,31 @@ type (
 	}
 )
 
-func newLedger() ledger {
-	return ledger{taken: make(map[account]*big.Int), spent: make(map[nonce]bool)}
+func newEarlierPermits() earlierPermits {
+	return earlierPermits{taken: make(map[account]*big.Int), spent: make(map[nonce]bool)}
 }
 
-func (l ledger) take(p payment.Permit) {
+func (e earlierPermits) add(p payment.Permit) {
 	key := account{p.Permitted.Token, p.From}
 	sum := p.Permitted.Amount.Big()
-	if before := l.taken[key]; before != nil {
+	if before := e.taken[key]; before != nil {
 		sum.Add(sum, before)
 	}
-	l.taken[key] = sum
-	l.spent[nonce{p.From, p.Nonce}] = true
+	e.taken[key] = sum
+	e.spent[nonce{p.From, p.Nonce}] = true
 }
 
-// obstacle names the fact for which a permit cannot settle behind those that
-// were taken, or returns nil.
-func (l ledger) obstacle(p payment.Permit, s payment.Standing, permit2 common.Address) *payment.Rejection {
+// obstacle returns why a permit cannot settle after the earlier ones, by nonce,
+// balance and allowance; nil if these allow it.
+func (e earlierPermits) obstacle(p payment.Permit, s payment.Standing) *payment.Rejection {
 	token, need := hexOf(p.Permitted.Token), p.Permitted.Amount.Big()
 	earlier := ""
-	if taken := l.taken[account{p.Permitted.Token, p.From}]; taken != nil {
+	if taken := e.taken[account{p.Permitted.Token, p.From}]; taken != nil {
 		need.Add(need, taken)
 		earlier = fmt.Sprintf(" (%s of it for earlier payments)", taken)
 	}
 	switch {
-	case s.Spent || l.spent[nonce{p.From, p.Nonce}]:
+	case s.Spent || e.spent[nonce{p.From, p.Nonce}]:
 		return &payment.Rejection{Reason: x402.ReasonNonceSpent, Detail: fmt.Sprintf(
 			"Permit2 nonce %s of %s is used already; sign again with a free nonce", p.Nonce, hexOf(p.From))}
 	case s.Balance.Big().Cmp(need) < 0:
@@ -228,7 +246,7 @@ func (l ledger) obstacle(p payment.Permit, s payment.Standing, permit2 common.Ad
 	case s.Allowance.Big().Cmp(need) < 0 && s.Allowance.Big().Cmp(math.MaxBig256) != 0:
 		return &payment.Rejection{Reason: x402.ReasonAllowanceRequired, Detail: fmt.Sprintf(
 			"%s lets Permit2 move %s of token %s and needs %s%s, in atomic units; approve Permit2 (%s) as a spender of the token first",
-			hexOf(p.From), s.Allowance, token, need, earlier, hexOf(permit2))}
+			hexOf(p.From), s.Allowance, token, need, earlier, hexOf(x402.Permit2))}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/payment"
+	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -19,7 +20,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// What a transaction can fail for.
+// Why a transaction is not signed or not accepted.
 var (
 	ErrBatch       = payment.ErrBatch // see Wallet.MaxBatch
 	ErrFeeCeiling  = payment.ErrFeeCeiling
@@ -27,8 +28,8 @@ var (
 	// ErrNonceTooLow says that another transaction of the wallet with the same
 	// nonce is mined.
 	ErrNonceTooLow = errors.New("the wallet nonce is used by another transaction")
-	// ErrUnderpriced says that the node wants a higher fee, or a higher one than
-	// that of the transaction to replace.
+	// ErrUnderpriced says that the node requires a higher fee: for any transaction,
+	// or for one that replaces another.
 	ErrUnderpriced = errors.New("the fee is too low for the node")
 )
 
@@ -56,9 +57,9 @@ func (c *Chain) Wallet(key *ecdsa.PrivateKey) *Wallet {
 func (w *Wallet) Address() common.Address { return w.address }
 
 // MaxBatch returns how many permits fit one transaction: as many as its gas
-// allows, one where the chain is known to have no Multicall3.
+// allows, or one if the chain is known to have no Multicall3.
 func (w *Wallet) MaxBatch() int {
-	if w.chain.batches.Load() == absent {
+	if w.chain.multicall.Load() == absent {
 		return 1
 	}
 	return int((w.chain.cfg.MaxTxGas - GasBase) / w.chain.cfg.GasPerSettle)
@@ -68,16 +69,16 @@ func (w *Wallet) MaxBatch() int {
 // block.
 func (w *Wallet) Nonce(ctx context.Context, block uint64) (uint64, error) {
 	var nonce hexutil.Uint64
-	err := w.chain.ask(ctx, fmt.Sprintf("read the wallet's nonce at block %d", block), rpc.BatchElem{
+	err := w.chain.request(ctx, fmt.Sprintf("read the wallet's nonce at block %d", block), rpc.BatchElem{
 		Method: "eth_getTransactionCount", Args: []any{w.address, hexutil.EncodeUint64(block)}, Result: &nonce,
 	})
 	return uint64(nonce), err
 }
 
 // Ready fails with ErrFeeCeiling or ErrWalletEmpty if the wallet could not
-// settle one payment at the going fees.
+// settle one payment at the current fees.
 func (w *Wallet) Ready(ctx context.Context) error {
-	const op = "look at the settlement wallet"
+	const op = "check the settlement wallet"
 	m, err := w.chain.market(ctx, op, w.address)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func (w *Wallet) Ready(ctx context.Context) error {
 	return err
 }
 
-// gas is the limit of a transaction that settles n permits.
+// gas returns the gas limit of a transaction that settles n permits.
 func (w *Wallet) gas(n int) uint64 {
 	if n == 0 {
 		return params.TxGas
@@ -94,9 +95,9 @@ func (w *Wallet) gas(n int) uint64 {
 	return GasBase + uint64(n)*w.chain.cfg.GasPerSettle
 }
 
-// price returns what to offer for a transaction that the wallet can pay for.
+// price returns the fees to offer, if the wallet can pay a transaction at these.
 func (w *Wallet) price(op string, m market, gas uint64, replaces *payment.Tx) (offer, error) {
-	o, err := m.offer(w.chain.cfg.Fees, replaces)
+	o, err := m.offer(w.chain.cfg.MaxFee, replaces)
 	if err != nil {
 		return offer{}, w.chain.fail(op, err)
 	}
@@ -108,10 +109,10 @@ func (w *Wallet) price(op string, m market, gas uint64, replaces *payment.Tx) (o
 }
 
 // Sign returns a transaction that settles the permits: a call of the proxy for
-// one, a call of Multicall3 with failures allowed for several. Its gas limit is
-// GasBase and GasPerSettle for each: a node's estimate for calls that may fail
-// counts those that fail for lack of gas as good. Without permits the wallet
-// sends itself nothing.
+// one, a call of Multicall3 for several, in which each settle may fail without the
+// others. The gas limit is GasBase, and GasPerSettle for each permit. A node's
+// estimate cannot be used: it is too low if settles that fail for lack of gas do
+// not fail the transaction. Without permits the wallet sends nothing to itself.
 //
 // It fails with ErrBatch, ErrFeeCeiling or ErrWalletEmpty, or because the node
 // does not answer.
@@ -166,37 +167,38 @@ func (w *Wallet) sign(op string, unsigned types.TxData) (payment.Tx, error) {
 	}, nil
 }
 
+// target returns the contract to call, and the call.
 func (w *Wallet) target(ctx context.Context, permits []payment.Permit) (common.Address, []byte, error) {
 	switch len(permits) {
 	case 0:
 		return w.address, nil, nil
 	case 1:
-		return w.chain.cfg.Proxy, packSettle(permits[0]), nil
+		return x402.ExactProxy, packSettle(permits[0]), nil
 	}
-	batches, err := w.chain.hasMulticall(ctx)
+	multicall, err := w.chain.hasMulticall(ctx)
 	if err != nil {
 		return common.Address{}, nil, err
 	}
 	if limit := w.MaxBatch(); len(permits) > limit {
-		if !batches {
+		if !multicall {
 			return common.Address{}, nil, fmt.Errorf("%w: the chain has no Multicall3", ErrBatch)
 		}
 		return common.Address{}, nil, fmt.Errorf("%w: at most %d do", ErrBatch, limit)
 	}
 	calls := make([]call, len(permits))
 	for i, p := range permits {
-		calls[i] = call{to: w.chain.cfg.Proxy, data: packSettle(p)}
+		calls[i] = call{to: x402.ExactProxy, data: packSettle(p)}
 	}
 	return w.chain.cfg.Multicall3, packAggregate(calls), nil
 }
 
-// Broadcast hands a transaction to the node. One that the node or the chain has
-// already is not an error. It fails with ErrNonceTooLow, ErrUnderpriced or
-// ErrWalletEmpty where the node's words say so.
+// Broadcast hands a transaction to the node. If the node or the chain has it
+// already, that is no error. It fails with ErrNonceTooLow, ErrUnderpriced or
+// ErrWalletEmpty if the text of the node's error says so.
 func (w *Wallet) Broadcast(ctx context.Context, tx payment.Tx) error {
 	op := fmt.Sprintf("broadcast %s", tx.Hash)
 	requests := []rpc.BatchElem{{Method: "eth_sendRawTransaction", Args: []any{hexutil.Bytes(tx.Raw)}, Result: new(common.Hash)}}
-	if err := w.chain.round(ctx, op, requests); err != nil {
+	if err := w.chain.send(ctx, op, requests); err != nil {
 		return err
 	}
 	err := requests[0].Error
@@ -211,7 +213,7 @@ func (w *Wallet) Broadcast(ctx context.Context, tx payment.Tx) error {
 		return nil
 	case nil:
 		return w.chain.fail(op, err)
-	case ErrNonceTooLow: // also what a node says of a transaction that is mined
+	case ErrNonceTooLow: // a node also says this of a transaction that is mined
 		receipts, lookup := w.chain.Receipts(ctx, []common.Hash{tx.Hash}, 0)
 		switch {
 		case lookup != nil:
@@ -227,8 +229,9 @@ func (w *Wallet) Broadcast(ctx context.Context, tx payment.Tx) error {
 
 var errKnown = errors.New("the node has the transaction already")
 
-// refusal sorts what nodes say of a transaction that they do not take; nil is
-// none of these. JSON-RPC has no codes for it, and each client has its words.
+// refusal returns which error the text of a node means that did not accept a
+// transaction, nil if none of these. JSON-RPC has no codes for them, and each kind
+// of node has its own texts.
 func refusal(text string) error {
 	text = strings.ToLower(text)
 	for _, kind := range []struct {

@@ -250,9 +250,9 @@ func TestFees(t *testing.T) {
 		cap, tipCap         int64 // 0: refused
 	}{
 		{"the base fee may double", 10 * g, 0, 2 * g, nil, 22 * g, 2 * g},
-		{"no tip suggested", 10 * g, 0, -1, nil, 21 * g, 1 * g},
-		{"tip below the least", 10 * g, 0, 1, nil, 21 * g, 1 * g},
-		{"tip above the most", 10 * g, 0, 77 * g, nil, 23 * g, 3 * g},
+		{"no tip suggested", 10 * g, 0, -1, nil, 20*g + g/1000, g / 1000},
+		{"tip below the least", 10 * g, 0, 1, nil, 20*g + g/1000, g / 1000},
+		{"tip above the most", 10 * g, 0, 77 * g, nil, 25 * g, 5 * g},
 		{"the maximum cuts the reserve", 70 * g, 0, 2 * g, nil, 100 * g, 2 * g},
 		{"the base fee is the maximum", 100 * g, 0, 2 * g, nil, 100 * g, 2 * g},
 		{"the base fee is above the maximum", 100*g + 1, 0, 2 * g, nil, 0, 0},
@@ -269,7 +269,7 @@ func TestFees(t *testing.T) {
 			tap.market(test.baseFee, test.price, test.tip)
 			wallet := dial(t, dev, func(cfg *evm.Config) {
 				tap.through(cfg)
-				cfg.Fees = evm.Fees{Max: gwei(100), MinTip: gwei(1), MaxTip: gwei(3)}
+				cfg.MaxFee = gwei(100)
 			}).Wallet(devchain.SettlementKey())
 			tx, err := wallet.Sign(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1)}, 3, test.replaces)
 			if test.cap == 0 {
@@ -302,7 +302,7 @@ func TestReplacementFeesProperty(t *testing.T) {
 	tap := newTap(t, dev)
 	wallet := dial(t, dev, func(cfg *evm.Config) {
 		tap.through(cfg)
-		cfg.Fees = evm.Fees{Max: gwei(1000), MinTip: x402.NewUint256(1), MaxTip: gwei(10)}
+		cfg.MaxFee = gwei(1000)
 	}).Wallet(devchain.SettlementKey())
 	permits := []payment.Permit{permit(t, payer(t, 1), 1)}
 	rapid.Check(t, func(t *rapid.T) {

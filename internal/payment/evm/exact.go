@@ -1,0 +1,55 @@
+package evm
+
+import (
+	"fmt"
+	"math/big"
+
+	"boxoffice/internal/payment"
+	"boxoffice/x402"
+)
+
+// settleCalls says where the simulation of a permit's settle has its results: the
+// recipient's balance before it, the settle, the balance after it.
+type settleCalls struct{ before, settle, after int }
+
+// addSettles appends to calls what simulates the settles of the permits, one
+// after the other. Neighbours with one recipient share the balance between them.
+func (c *Chain) addSettles(calls []call, permits []payment.Permit) ([]call, []settleCalls) {
+	places := make([]settleCalls, len(permits))
+	var last account // whose balance was read last
+	for i, p := range permits {
+		recipient := account{p.Permitted.Token, p.Witness.To}
+		read := call{to: recipient.token, data: pack("balanceOf", recipient.owner)}
+		if i == 0 || recipient != last {
+			calls = append(calls, read)
+		}
+		last = recipient
+		calls = append(calls, call{to: x402.ExactProxy, data: packSettle(p), gas: c.cfg.GasPerSettle}, read)
+		places[i] = settleCalls{len(calls) - 3, len(calls) - 2, len(calls) - 1}
+	}
+	return calls, places
+}
+
+// checkExact returns why a settle that does not revert fails all the same: it
+// does not bring the recipient exactly the signed amount. A token that takes a
+// fee would move money without the Transfer by which we recognise the payment.
+// known is false if a balance could not be read, because the settle before it
+// left no gas.
+func checkExact(p payment.Permit, before, after callResult) (known bool, failure *payment.Rejection) {
+	had, errBefore := before.word()
+	has, errAfter := after.word()
+	if errBefore != nil || errAfter != nil {
+		return false, nil
+	}
+	got := new(big.Int).Sub(new(big.Int).SetBytes(has[:]), new(big.Int).SetBytes(had[:]))
+	want := p.Permitted.Amount.Big()
+	if p.From == p.Witness.To {
+		want = new(big.Int)
+	}
+	if got.Cmp(want) == 0 {
+		return true, nil
+	}
+	return true, &payment.Rejection{Reason: x402.ReasonTransferNotExact, Detail: fmt.Sprintf(
+		"token %s would bring %s %s instead of %s, in atomic units: it does not move what it is asked to move",
+		hexOf(p.Permitted.Token), hexOf(p.Witness.To), got, want)}
+}
