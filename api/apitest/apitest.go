@@ -1,5 +1,4 @@
-// Package apitest holds answers to the contract: it checks what a service
-// answers against the OpenAPI document that it serves.
+// Package apitest checks the responses of a service against the OpenAPI document that it serves.
 package apitest
 
 import (
@@ -20,13 +19,11 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// A Validator fails its test for every answer that the document does not
-// describe: an undocumented status, a header that is missing, or a body that
-// does not match its schema. The document lets answers grow; the Validator does
-// not, and fails for a member that the document does not name.
+// A Validator fails its test for every response that the document does not describe: an undocumented status, a missing
+// header, or a body that does not match its schema. The document allows unknown members in a body, so that later
+// versions can add some; the Validator does not.
 //
-// It remembers which answers of which operations it saw. It is safe for
-// concurrent use.
+// It remembers which responses of which operations it saw. It is safe for concurrent use.
 type Validator struct {
 	t      testing.TB
 	doc    *openapi3.T
@@ -36,7 +33,7 @@ type Validator struct {
 	seen map[string]int
 }
 
-// New loads and validates the document, which is what GET /openapi.json answers.
+// New loads and validates the document, which is the response of GET /openapi.json.
 func New(t testing.TB, document []byte) *Validator {
 	t.Helper()
 	known, ok := contracts.Load(string(document))
@@ -47,7 +44,7 @@ func New(t testing.TB, document []byte) *Validator {
 	return &Validator{t: t, doc: doc, errors: doc.Components.Schemas["Error"].Value, seen: map[string]int{}}
 }
 
-// contracts has the loaded documents, since most tests share one: by their text.
+// contracts has the loaded documents by their text: loading is slow, and most tests have the same document.
 var contracts sync.Map
 
 func contract(t testing.TB, document []byte) *openapi3.T {
@@ -76,7 +73,7 @@ func load(t testing.TB, document []byte) *openapi3.T {
 	return doc
 }
 
-// closeObjects refuses unknown members in every object schema that says nothing of them.
+// closeObjects makes every object schema without additionalProperties refuse unknown members.
 func closeObjects(node any) {
 	switch node := node.(type) {
 	case map[string]any:
@@ -95,8 +92,7 @@ func closeObjects(node any) {
 	}
 }
 
-// Transport returns a transport that checks every answer of next; nil is
-// http.DefaultTransport.
+// Transport returns a transport that checks every response of next. Nil is http.DefaultTransport.
 func (v *Validator) Transport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
@@ -124,7 +120,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Check checks one answer.
+// Check checks one response.
 func (v *Validator) Check(request *http.Request, status int, header http.Header, body []byte) {
 	v.t.Helper()
 	if err := v.check(request, status, header, body); err != nil {
@@ -170,8 +166,8 @@ func (v *Validator) check(request *http.Request, status int, header http.Header,
 	return err
 }
 
-// operation returns the operation of a path as it is sent, whatever server it
-// is sent to, or nil. A path without parameters comes before one with them.
+// operation returns the operation of a path, or nil. The server's address does not matter. A path without parameters
+// comes before one with parameters.
 func (v *Validator) operation(method, path string) *openapi3.Operation {
 	if item := v.doc.Paths.Value(path); item != nil {
 		return item.GetOperation(method)
@@ -188,13 +184,13 @@ func (v *Validator) operation(method, path string) *openapi3.Operation {
 	return nil
 }
 
-// checkRefusal checks the answer to a request for which the document has no
-// operation: OPTIONS, or the address or the method does not exist, or the rate
-// limit came first.
+// checkRefusal checks the response to a request for which the document has no operation: OPTIONS, an unknown path or
+// method, or a request over the rate limit.
 func (v *Validator) checkRefusal(method string, status int, header http.Header, body []byte) error {
 	options := method == http.MethodOptions
 	switch {
-	case (status == http.StatusMethodNotAllowed || options && status == http.StatusNoContent) && header.Get("Allow") == "":
+	case (status == http.StatusMethodNotAllowed || options && status == http.StatusNoContent) &&
+		header.Get("Allow") == "":
 		return fmt.Errorf("header Allow is missing")
 	case options && status == http.StatusNoContent:
 		return nil
@@ -218,9 +214,8 @@ func (v *Validator) checkRefusal(method string, status int, header http.Header, 
 	return v.errors.VisitJSON(value, openapi3.EnableJSONSchema2020(), openapi3.VisitAsResponse())
 }
 
-// Missing returns the documented answers that were not seen, as "getOrder 404",
-// sorted. An exception is such a pair, a status alone for every operation, or an
-// operation with all its answers.
+// Missing returns the documented responses that were not seen, such as "getOrder 404", sorted. An exception is such a
+// pair, a status of every operation, or an operation with every status.
 func (v *Validator) Missing(except ...string) []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -228,10 +223,10 @@ func (v *Validator) Missing(except ...string) []string {
 	for _, item := range v.doc.Paths.Map() {
 		for _, operation := range item.Operations() {
 			for status := range operation.Responses.Map() {
-				answer := pair(operation.OperationID, status)
-				if v.seen[answer] == 0 && !slices.Contains(except, answer) && !slices.Contains(except, status) &&
+				response := pair(operation.OperationID, status)
+				if v.seen[response] == 0 && !slices.Contains(except, response) && !slices.Contains(except, status) &&
 					!slices.Contains(except, operation.OperationID) {
-					missing = append(missing, answer)
+					missing = append(missing, response)
 				}
 			}
 		}
@@ -240,11 +235,11 @@ func (v *Validator) Missing(except ...string) []string {
 	return missing
 }
 
-// RequireSeen fails the test if a documented answer was not seen.
+// RequireSeen fails the test if a documented response was not seen.
 func (v *Validator) RequireSeen(except ...string) {
 	v.t.Helper()
 	if missing := v.Missing(except...); missing != nil {
-		v.t.Errorf("documented answers that no request got:\n%s", strings.Join(missing, "\n"))
+		v.t.Errorf("documented responses that no request got:\n%s", strings.Join(missing, "\n"))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"boxoffice/api/apitest"
 )
 
-// A witness is a test that remembers how it failed.
+// A witness is a test that records its failures.
 type witness struct {
 	testing.TB
 	failures []string
@@ -41,17 +41,18 @@ func document(t *testing.T) []byte {
 }
 
 const (
-	jobsBody  = `{"count":0,"jobs":[]}`
-	errorBody = `{"error":"not_found"}`
+	jobsBody   = `{"count":0,"jobs":[]}`
+	errorBody  = `{"error":"not_found"}`
+	nestedBody = `{"error":"invalid_request","problems":[{"path":"","message":"","at":1}]}`
 )
 
 func TestValidator(t *testing.T) {
 	for name, test := range map[string]struct {
 		request string // method and path
 		status  int
-		header  string // name: value, instead of what is right
+		header  string // name: value, instead of the right value
 		body    string
-		fault   string // in the failure; empty if there is none
+		fault   string // what the failure contains; "" if there is none
 	}{
 		"right":                 {"GET /jobs", 200, "", jobsBody, ""},
 		"right, with a query":   {"GET /jobs?limit=1", 200, "", jobsBody, ""},
@@ -62,7 +63,7 @@ func TestValidator(t *testing.T) {
 		"status":                {"GET /jobs", 404, "", errorBody, "status is not supported"},
 		"member is missing":     {"GET /jobs", 200, "", `{"jobs":[]}`, "count"},
 		"member is unknown":     {"GET /jobs", 200, "", `{"count":0,"jobs":[],"next":null}`, "next"},
-		"nested is unknown":     {"GET /jobs", 400, "", `{"error":"invalid_request","problems":[{"path":"","message":"","at":1}]}`, "at"},
+		"nested is unknown":     {"GET /jobs", 400, "", nestedBody, "at"},
 		"code is unknown":       {"GET /jobs", 400, "", `{"error":"no_such_code"}`, "error"},
 		"type":                  {"GET /jobs", 200, "", `{"count":"0","jobs":[]}`, "count"},
 		"not JSON":              {"GET /jobs", 200, "", `{`, "decode"},
@@ -95,7 +96,8 @@ func TestValidator(t *testing.T) {
 					header.Del(name)
 				}
 			}
-			apitest.New(w, document(t)).Check(httptest.NewRequest(method, target, nil), test.status, header, []byte(test.body))
+			request := httptest.NewRequest(method, target, nil)
+			apitest.New(w, document(t)).Check(request, test.status, header, []byte(test.body))
 			failures := strings.Join(w.failures, "\n")
 			if (failures == "") != (test.fault == "") || !strings.Contains(failures, test.fault) {
 				t.Errorf("failures are %q, want one that names %q", failures, test.fault)
@@ -104,7 +106,7 @@ func TestValidator(t *testing.T) {
 	}
 }
 
-// The transport checks an answer and hands it on unchanged; what it saw is no longer missing.
+// The transport checks a response and returns it unchanged. What it saw is no longer missing.
 func TestTransportAndMissing(t *testing.T) {
 	body := strings.Replace(jobsBody, "}", ` }`, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -130,11 +132,13 @@ func TestTransportAndMissing(t *testing.T) {
 	if string(got[:n]) != body || w.failures != nil {
 		t.Errorf("read %q, failures %q", got[:n], w.failures)
 	}
-	if missing := validator.Missing(); slices.Contains(missing, "listJobs 200") || !slices.Contains(missing, "listJobs 400") {
+	missing := validator.Missing()
+	if slices.Contains(missing, "listJobs 200") || !slices.Contains(missing, "listJobs 400") {
 		t.Errorf("missing: %v", missing)
 	}
 	validator.RequireSeen("listJobs 400")
-	if len(w.failures) != 1 || strings.Contains(w.failures[0], "listJobs 400") || !strings.Contains(w.failures[0], "getJob 404") {
+	if len(w.failures) != 1 || strings.Contains(w.failures[0], "listJobs 400") ||
+		!strings.Contains(w.failures[0], "getJob 404") {
 		t.Errorf("failures: %q", w.failures)
 	}
 }

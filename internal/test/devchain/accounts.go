@@ -17,8 +17,8 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 )
 
-// PUBLIC DEVELOPMENT KEYS, known to everybody: the accounts that Hardhat and Anvil start with, of the phrase
-// "test test test test test test test test test test test junk". Whatever is sent to them on a real chain is stolen.
+// PUBLIC DEVELOPMENT KEYS, known to everybody: the accounts of Hardhat and Anvil, from the phrase
+// "test test test test test test test test test test test junk". On a real chain, anybody can take what they own.
 const (
 	SettlementKeyHex = "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
 	PayerKeyHex      = "59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"
@@ -31,17 +31,17 @@ var (
 	faucetNative = Ether(1_000_000_000)
 )
 
-// SettlementKey is the public dev key that pays the gas of settling.
+// SettlementKey returns the public development key that pays the gas of settlements.
 func SettlementKey() *ecdsa.PrivateKey { return devKey(SettlementKeyHex) }
 
-// PayerKey is the public dev key of a requester.
+// PayerKey returns the public development key of a requester.
 func PayerKey() *ecdsa.PrivateKey { return devKey(PayerKeyHex) }
 
-// PayTo is the account that dev services are paid to. Its key is as public as the others.
+// PayTo returns the recipient on development chains. Its key is public too.
 func PayTo() common.Address { return address(devKey(payToKeyHex)) }
 
-// DevAccounts is what a first purchase needs: native coin for the settlement key; native coin, a million tokens and the
-// Permit2 allowance for the payer.
+// DevAccounts returns what a first purchase needs: native coin for the settlement key; native coin, a million tokens
+// and the Permit2 allowance for the payer.
 func DevAccounts() []Funded {
 	return []Funded{
 		{Address: address(SettlementKey()), Native: Ether(1000)},
@@ -49,10 +49,10 @@ func DevAccounts() []Funded {
 	}
 }
 
-// Ether is n whole coins, or whole test tokens, in their smallest units.
+// Ether returns n whole coins, or n whole test tokens, in atomic units.
 func Ether(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(params.Ether)) }
 
-// Fund gives an account native coin from the faucet and newly minted tokens, nil meaning none, and mines.
+// Fund gives an account native coin from the faucet and newly minted tokens, and mines. Nil is no amount.
 func (c *Chain) Fund(ctx context.Context, to common.Address, native, tokens *big.Int) error {
 	if native != nil && native.Sign() > 0 {
 		if _, err := c.Transact(ctx, faucetKey, to, native, nil); err != nil {
@@ -71,7 +71,7 @@ func (c *Chain) Fund(ctx context.Context, to common.Address, native, tokens *big
 	return nil
 }
 
-// Approve gives Permit2 the unlimited allowance over the key's test tokens, and mines. The account needs native coin.
+// Approve gives Permit2 an unlimited allowance of the account's test tokens, and mines. The account needs native coin.
 func (c *Chain) Approve(ctx context.Context, key *ecdsa.PrivateKey) error {
 	data, err := contracts.TestToken().ABI.Pack("approve", contracts.Permit2Address, math.MaxBig256)
 	if err != nil {
@@ -83,11 +83,11 @@ func (c *Chain) Approve(ctx context.Context, key *ecdsa.PrivateKey) error {
 	return nil
 }
 
-// ErrReverted says that a transaction was mined and changed nothing but its sender's balance and nonce.
+// ErrReverted is the error of a transaction that was mined and reverted.
 var ErrReverted = errors.New("transaction reverted")
 
-// Transact signs and sends a transaction and mines it. A call that would fail now is not sent, and answers the node's
-// error with the revert data; one that fails as it is mined answers [ErrReverted] with the receipt.
+// Transact signs, sends and mines a transaction. If the call would revert now, it is not sent, and Transact returns the
+// node's error with the revert data. If it reverts when it is mined, Transact returns [ErrReverted] and the receipt.
 func (c *Chain) Transact(
 	ctx context.Context, key *ecdsa.PrivateKey, to common.Address, value *big.Int, data []byte,
 ) (*types.Receipt, error) {
@@ -100,12 +100,13 @@ func (c *Chain) Transact(
 	}
 	return c.mined(ctx, key, func(nonce uint64, tip, fee *big.Int) types.TxData {
 		return &types.DynamicFeeTx{
-			ChainID: c.ChainID(), Nonce: nonce, GasTipCap: tip, GasFeeCap: fee, Gas: gas + gas/4, To: &to, Value: value, Data: data,
+			ChainID: c.ChainID(), Nonce: nonce, GasTipCap: tip, GasFeeCap: fee, Gas: gas + gas/4,
+			To: &to, Value: value, Data: data,
 		}
 	})
 }
 
-// mined sends what build makes of the account's nonce and the going fees, and mines it.
+// mined builds a transaction with the account's next nonce and the current fees, sends it and mines it.
 func (c *Chain) mined(
 	ctx context.Context, key *ecdsa.PrivateKey, build func(nonce uint64, tip, fee *big.Int) types.TxData,
 ) (*types.Receipt, error) {

@@ -36,7 +36,7 @@ func devKeys(tb testing.TB, n int) []*ecdsa.PrivateKey {
 	return keys
 }
 
-func TestDevKeysAreThoseOfOtherDevChains(t *testing.T) {
+func TestDevKeysAreThoseOfHardhatAndAnvil(t *testing.T) {
 	got := []common.Address{
 		crypto.PubkeyToAddress(devchain.SettlementKey().PublicKey),
 		crypto.PubkeyToAddress(devchain.PayerKey().PublicKey),
@@ -52,7 +52,7 @@ func TestDevKeysAreThoseOfOtherDevChains(t *testing.T) {
 	}
 }
 
-func TestGenesisFunds(t *testing.T) {
+func TestFundedAccounts(t *testing.T) {
 	account := common.Address{9}
 	c := start(t, devchain.Config{Funded: []devchain.Funded{
 		{Address: account, Native: devchain.Ether(2), Tokens: devchain.Ether(3)},
@@ -73,12 +73,12 @@ func TestGenesisFunds(t *testing.T) {
 	}
 }
 
-func TestBlocksTellTheTimeOfNow(t *testing.T) {
+func TestBlockTimestamps(t *testing.T) {
 	var clock atomic.Int64
 	clock.Store(2_000_000_000)
 	c := start(t, devchain.Config{Now: func() time.Time { return time.Unix(clock.Load(), 0) }})
 	steps := []struct{ now, want int64 }{
-		{2_000_000_000, 2_000_000_001}, // the first block has the time of the start
+		{2_000_000_000, 2_000_000_001}, // the genesis block has the time of the start
 		{2_000_000_000, 2_000_000_002},
 		{2_000_000_100, 2_000_000_100},
 		{2_000_000_050, 2_000_000_101},
@@ -94,7 +94,7 @@ func TestBlocksTellTheTimeOfNow(t *testing.T) {
 	}
 }
 
-func TestBlockTimeMinesByItselfAndKeepsToTheClock(t *testing.T) {
+func TestBlockTimeStaysNearTheClock(t *testing.T) {
 	heads := make(chan *types.Header, 16)
 	c := start(t, devchain.Config{BlockTime: 20 * time.Millisecond, Funded: devchain.DevAccounts()})
 	subscription, err := c.Client().SubscribeNewHead(t.Context(), heads)
@@ -135,7 +135,7 @@ func transfer(tb testing.TB, c *devchain.Chain, key *ecdsa.PrivateKey, nonce uin
 	})
 }
 
-// What was sent before Mine is in the block, however little time the pool had.
+// A transaction that was sent before Mine is in the block, even if the pool had little time.
 func TestMineIncludesWhatWasSent(t *testing.T) {
 	c := start(t, devchain.Config{Funded: devchain.DevAccounts()})
 	remote, err := ethclient.DialContext(t.Context(), c.URL())
@@ -175,7 +175,7 @@ func TestReorg(t *testing.T) {
 		t.Errorf("two blocks were replaced by %d", got)
 	}
 	if _, err := c.Client().TransactionReceipt(t.Context(), first.TxHash); err == nil {
-		t.Error("the receipt outlived its block")
+		t.Error("the receipt of a removed block is still served")
 	}
 	wantTokens(t, c, devchain.PayTo(), new(big.Int))
 
@@ -258,15 +258,15 @@ func TestBatchOverHTTP(t *testing.T) {
 	}
 }
 
-func TestStartRefuses(t *testing.T) {
+func TestStartFails(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := devchain.Start(canceled, devchain.Config{}); err == nil {
-		t.Error("started after its context had ended")
+		t.Error("started with a context that had ended")
 	}
 	for _, listen := range []string{"nonsense", "127.0.0.1:http", "127.0.0.1:70000"} {
 		if _, err := devchain.Start(t.Context(), devchain.Config{RPCListen: listen}); err == nil {
-			t.Errorf("listens on %q", listen)
+			t.Errorf("started with the listen address %q", listen)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestSettle(t *testing.T) {
 			t.Errorf("logs (-want +got):\n%s", diff)
 		}
 		if got := refusal(t, c, contracts.ExactProxyAddress, p.settle(t)); got != "InvalidNonce()" {
-			t.Errorf("the same payment again answers %q", got)
+			t.Errorf("the same payment again reverts with %q", got)
 		}
 	})
 
@@ -57,21 +57,36 @@ func TestSettle(t *testing.T) {
 		before, after func(*payment) // what changes before and after the payer signs
 		want          string
 	}{
-		"after the deadline": {before: func(p *payment) { p.Permit.Deadline = big.NewInt(now - 1) }, want: "SignatureExpired(uint256)"},
-		"at the deadline":    {before: func(p *payment) { p.Permit.Deadline = big.NewInt(now) }},
-		"before validAfter":  {before: func(p *payment) { p.Witness.ValidAfter = big.NewInt(now + 1) }, want: "PaymentTooEarly()"},
+		"after the deadline": {
+			before: func(p *payment) { p.Permit.Deadline = big.NewInt(now - 1) },
+			want:   "SignatureExpired(uint256)",
+		},
+		"at the deadline": {before: func(p *payment) { p.Permit.Deadline = big.NewInt(now) }},
+		"before validAfter": {
+			before: func(p *payment) { p.Witness.ValidAfter = big.NewInt(now + 1) },
+			want:   "PaymentTooEarly()",
+		},
 		"at validAfter":      {before: func(p *payment) { p.Witness.ValidAfter = big.NewInt(now) }},
 		"another recipient":  {after: func(p *payment) { p.Witness.To = common.Address{1} }, want: "InvalidSigner()"},
 		"another validAfter": {after: func(p *payment) { p.Witness.ValidAfter = big.NewInt(1) }, want: "InvalidSigner()"},
-		"a smaller amount":   {after: func(p *payment) { p.Permit.Permitted.Amount = big.NewInt(1) }, want: "InvalidSigner()"},
-		"another nonce":      {after: func(p *payment) { p.Permit.Nonce = big.NewInt(77) }, want: "InvalidSigner()"},
-		"another owner":      {after: func(p *payment) { p.Owner = devchain.PayTo() }, want: "InvalidSigner()"},
-		"a malformed v":      {after: func(p *payment) { p.Signature[64] = 5 }, want: "InvalidSignature()"},
-		"a short signature":  {after: func(p *payment) { p.Signature = p.Signature[:63] }, want: "InvalidSignatureLength()"},
-		"no amount":          {before: func(p *payment) { p.Permit.Permitted.Amount = new(big.Int) }, want: "InvalidAmount()"},
-		"no recipient":       {before: func(p *payment) { p.Witness.To = common.Address{} }, want: "InvalidDestination()"},
-		"no owner":           {after: func(p *payment) { p.Owner = common.Address{} }, want: "InvalidOwner()"},
-		"more than is owned": {
+		"a smaller amount": {
+			after: func(p *payment) { p.Permit.Permitted.Amount = big.NewInt(1) },
+			want:  "InvalidSigner()",
+		},
+		"another nonce": {after: func(p *payment) { p.Permit.Nonce = big.NewInt(77) }, want: "InvalidSigner()"},
+		"another owner": {after: func(p *payment) { p.Owner = devchain.PayTo() }, want: "InvalidSigner()"},
+		"a malformed v": {after: func(p *payment) { p.Signature[64] = 5 }, want: "InvalidSignature()"},
+		"a short signature": {
+			after: func(p *payment) { p.Signature = p.Signature[:63] },
+			want:  "InvalidSignatureLength()",
+		},
+		"no amount": {
+			before: func(p *payment) { p.Permit.Permitted.Amount = new(big.Int) },
+			want:   "InvalidAmount()",
+		},
+		"no recipient": {before: func(p *payment) { p.Witness.To = common.Address{} }, want: "InvalidDestination()"},
+		"no owner":     {after: func(p *payment) { p.Owner = common.Address{} }, want: "InvalidOwner()"},
+		"more than the balance": {
 			before: func(p *payment) { p.Permit.Permitted.Amount = devchain.Ether(2_000_000) },
 			want:   "execution reverted: TRANSFER_FROM_FAILED",
 		},
@@ -87,16 +102,16 @@ func TestSettle(t *testing.T) {
 			}
 			got := refusal(t, c, contracts.ExactProxyAddress, p.settle(t))
 			if len(got) > len(tc.want) && tc.want != "" {
-				got = got[:len(tc.want)] // behind a reason comes its encoding
+				got = got[:len(tc.want)] // after a reason comes its encoding
 			}
 			if got != tc.want {
-				t.Errorf("settle answers %q, want %q", got, tc.want)
+				t.Errorf("settle reverts with %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestPermit2AsksForItsSpender(t *testing.T) {
+func TestPermit2ChecksSpenderAndAmount(t *testing.T) {
 	c := start(t, devchain.Config{Funded: devchain.DevAccounts()})
 	key := devchain.PayerKey()
 	p := newPayment(key, 0).signed(t, key)
@@ -107,12 +122,12 @@ func TestPermit2AsksForItsSpender(t *testing.T) {
 	data := pack(t, contracts.Permit2(), "permitWitnessTransferFrom", p.Permit, details, p.Owner,
 		common.Hash{}, "Witness witness)", p.Signature)
 	if got := refusal(t, c, contracts.Permit2Address, data); got != "InvalidSigner()" {
-		t.Errorf("a caller that is not the signed spender is answered %q", got)
+		t.Errorf("a caller that is not the signed spender gets %q", got)
 	}
 	details.RequestedAmount = devchain.Ether(2)
 	data = pack(t, contracts.Permit2(), "permitTransferFrom", p.Permit, details, p.Owner, p.Signature)
 	if got := refusal(t, c, contracts.Permit2Address, data); got != "InvalidAmount(uint256)" {
-		t.Errorf("asking for more than was signed is answered %q", got)
+		t.Errorf("a request for more than was signed gets %q", got)
 	}
 }
 
@@ -129,14 +144,14 @@ func TestInvalidatedNonceCannotSettle(t *testing.T) {
 		t.Errorf("log %s, want %s", receipt.Logs[0].Topics[0], want)
 	}
 	if got := refusal(t, c, contracts.ExactProxyAddress, p.settle(t)); got != "InvalidNonce()" {
-		t.Errorf("settle answers %q", got)
+		t.Errorf("settle reverts with %q", got)
 	}
 	if got := refusal(t, c, contracts.ExactProxyAddress, newPayment(key, 256+4).signed(t, key).settle(t)); got != "" {
-		t.Errorf("the nonce beside it answers %q", got)
+		t.Errorf("with the next nonce, settle reverts with %q", got)
 	}
 }
 
-func TestBatchSettlesAllButTheBadOne(t *testing.T) {
+func TestBatchSettlesAllButTheInvalidPayment(t *testing.T) {
 	c := start(t, devchain.Config{Funded: devchain.DevAccounts()})
 	key := devchain.PayerKey()
 	payments := make([]payment, 5)
@@ -149,21 +164,26 @@ func TestBatchSettlesAllButTheBadOne(t *testing.T) {
 		t.Fatal("the batch reverted")
 	}
 	wantTokens(t, c, devchain.PayTo(), devchain.Ether(4))
-	for i, want := range []string{"InvalidNonce()", "InvalidNonce()", "InvalidSigner()", "InvalidNonce()", "InvalidNonce()"} {
+	for i := range payments {
+		want := "InvalidNonce()"
+		if i == 2 {
+			want = "InvalidSigner()"
+		}
 		if got := refusal(t, c, contracts.ExactProxyAddress, payments[i].settle(t)); got != want {
 			t.Errorf("payment %d again: %q, want %q", i, got, want)
 		}
 	}
 }
 
-// A payer who never approved Permit2 signs an EIP-2612 permit too.
+// A payer without a Permit2 allowance signs an EIP-2612 permit as well.
 func TestSettleWithPermit(t *testing.T) {
 	key, err := crypto.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
 	payer := crypto.PubkeyToAddress(key.PublicKey)
-	c := start(t, devchain.Config{Funded: append(devchain.DevAccounts(), devchain.Funded{Address: payer, Tokens: devchain.Ether(10)})})
+	c := start(t, devchain.Config{Funded: append(devchain.DevAccounts(),
+		devchain.Funded{Address: payer, Tokens: devchain.Ether(10)})})
 	type permit2612 struct {
 		Value, Deadline *big.Int
 		R, S            [32]byte
@@ -222,17 +242,17 @@ func TestSettleWithPermit(t *testing.T) {
 		pack(t, contracts.ExactProxy(), "settleWithPermit", spent, p.Permit, p.Owner, p.Witness, p.Signature))
 	wantTokens(t, c, devchain.PayTo(), devchain.Ether(2))
 	if want := contracts.ExactProxy().ABI.Events["EIP2612PermitFailedWithData"].ID; receipt.Logs[0].Topics[0] != want {
-		t.Errorf("a failed permit is told by %s, want %s", receipt.Logs[0].Topics[0], want)
+		t.Errorf("the event of a failed permit is %s, want %s", receipt.Logs[0].Topics[0], want)
 	}
 
 	spent.Value = devchain.Ether(3)
 	data := pack(t, contracts.ExactProxy(), "settleWithPermit", spent, p.Permit, p.Owner, p.Witness, p.Signature)
 	if got := refusal(t, c, contracts.ExactProxyAddress, data); got != "Permit2612AmountMismatch()" {
-		t.Errorf("a permit of another amount answers %q", got)
+		t.Errorf("with a permit of another amount, settle reverts with %q", got)
 	}
 }
 
-// An owner with code answers for its signatures itself (EIP-1271). The wallets of the test answer always yes, always no.
+// The contract of an owner with code checks signatures (EIP-1271). One of these accepts all signatures, the other none.
 func TestContractOwners(t *testing.T) {
 	key := devchain.SettlementKey()
 	deployer := crypto.PubkeyToAddress(key.PublicKey)
@@ -253,15 +273,15 @@ func TestContractOwners(t *testing.T) {
 		}
 		mine(t, c)
 		p := newPayment(key, 0)
-		p.Owner, p.Signature = owner, []byte("as the wallet likes")
+		p.Owner, p.Signature = owner, []byte("any bytes")
 		if got := refusal(t, c, contracts.ExactProxyAddress, p.settle(t)); got != tc.want {
-			t.Errorf("wallet %d: settle answers %q, want %q", i, got, tc.want)
+			t.Errorf("wallet %d: settle reverts with %q, want %q", i, got, tc.want)
 		}
 	}
 }
 
 // BenchmarkSettle reports the gas of one payment: alone, in a batch of fifty payers, and in a batch of fifty payments
-// of one payer, whose nonces share a word of the bitmap.
+// of one payer, whose nonces are bits of one word of Permit2's bitmap.
 func BenchmarkSettle(b *testing.B) {
 	const batch = 50
 	for _, bench := range []struct {

@@ -1,6 +1,7 @@
-// Package devchain is an Ethereum chain inside the process, for development and tests: a go-ethereum node that mines
-// for itself and serves HTTP JSON-RPC, with a test token, Permit2, the x402 exact proxy and Multicall3 in its genesis.
-// Its keys are public and its token free, so nothing on it has value. It is never linked into the production binary.
+// Package devchain is an Ethereum chain inside the process, for development and tests: a go-ethereum node that makes
+// its own blocks and serves HTTP JSON-RPC. Its genesis block contains a test token, Permit2, the x402 exact proxy and
+// Multicall3. Its keys are public and anybody can mint its token, so nothing on it has value. A test checks that the
+// production binary does not link it.
 package devchain
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/ethereum/go-ethereum/eth/ethconfig"
 	"github.com/ethereum/go-ethereum/eth/filters"
 	"github.com/ethereum/go-ethereum/eth/tracers"
-	_ "github.com/ethereum/go-ethereum/eth/tracers/native" // callTracer and its kin for debug_trace*
+	_ "github.com/ethereum/go-ethereum/eth/tracers/native" // registers callTracer and others for debug_trace*
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/log"
 	"github.com/ethereum/go-ethereum/node"
@@ -32,29 +33,30 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// DefaultChainID is the chain id that development chains use by custom.
+// DefaultChainID is the chain id that Hardhat and Anvil use too.
 const DefaultChainID = 31337
 
-// Config says how to start a chain. The zero value is a chain in memory that mines only when told to.
+// Config says how to start a chain. The zero value is a chain in memory that makes a block only when [Chain.Mine] is
+// called.
 type Config struct {
-	// DataDir keeps the chain on disk; empty keeps it in memory. A chain on disk loses no mined block when its
-	// process is killed. It remembers its genesis: Funded counts at the first start only.
+	// DataDir is where the chain is on disk; empty keeps it in memory. A chain on disk loses no mined block when its
+	// process is killed. The genesis block is made at the first start, so later starts ignore Funded.
 	DataDir string
 	// RPCListen is the host and port of HTTP JSON-RPC; empty means 127.0.0.1 and any free port.
 	RPCListen string
-	// BlockTime is the time from one block to the next, empty blocks included; zero mines only on [Chain.Mine]. Block
-	// timestamps are whole seconds and rise by at least one, so a BlockTime below a second mines at its pace only
-	// until the timestamps are two seconds ahead of Now.
+	// BlockTime is the time from one block to the next, which may be empty. With zero, only [Chain.Mine] makes blocks.
+	// Block timestamps are whole seconds and rise by at least one. So with a BlockTime below a second, timestamps run
+	// ahead of Now; when they are two seconds ahead, blocks are made once a second.
 	BlockTime time.Duration
 	// ChainID is DefaultChainID if zero. A chain on disk refuses to start under another id.
 	ChainID uint64
-	// Funded are accounts that own something from the first block on.
+	// Funded are the accounts that own something in the genesis block.
 	Funded []Funded
-	// Now gives blocks their timestamps, and is time.Now if nil. Blocks mined faster than one a second run ahead of
-	// it, a second each. A test that mines n blocks in a hurry and checks deadlines against the wall clock gives a Now
-	// that is n seconds behind.
+	// Now gives blocks their timestamps; nil is time.Now. Blocks that are mined faster than one a second run ahead of
+	// it by a second each. A test that mines n blocks quickly and compares deadlines with the real time needs a Now
+	// that is n seconds in the past.
 	Now func() time.Time
-	// Logger hears of blocks (debug) and of mining that fails (error); nil is silent.
+	// Logger logs blocks (debug) and failed attempts to make one (error); nil logs nothing.
 	Logger *slog.Logger
 }
 
@@ -65,7 +67,7 @@ type Chain struct {
 	eth    *eth.Ethereum
 	client *ethclient.Client
 
-	sealing   sync.Mutex // held while a block is made, so that parents and timestamps are settled
+	sealing   sync.Mutex // held while a block is made, so that each has one parent and a later timestamp
 	accounts  sync.Mutex // held from choosing an account's nonce until its transaction is mined
 	stop      context.CancelFunc
 	mining    sync.WaitGroup
@@ -73,7 +75,7 @@ type Chain struct {
 	closeErr  error
 }
 
-// Start starts a chain, or continues the one in DataDir. The chain runs until [Chain.Close]; ctx bounds the start alone.
+// Start starts a chain, or continues the one in DataDir. The chain runs until [Chain.Close]; ctx is only for the start.
 func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	}
 	c := &Chain{cfg: cfg}
 	if err := c.open(ctx); err != nil {
-		return nil, fmt.Errorf("dev chain: %w", errors.Join(err, c.Close()))
+		return nil, fmt.Errorf("development chain: %w", errors.Join(err, c.Close()))
 	}
 	running, stop := context.WithCancel(context.Background())
 	c.stop = stop
@@ -134,9 +136,9 @@ func (c *Chain) open(ctx context.Context) error {
 	ethConfig.SyncMode = ethconfig.FullSync
 	ethConfig.TxPool.NoLocals = true
 	ethConfig.BlobPool.Datadir = ""
-	ethConfig.LogNoHistory = true // logs are found by walking blocks, with no index to build or repair
-	// The hash scheme of an archive node writes every block's state as the block is inserted. The path scheme holds
-	// the newest states in memory until a clean shutdown, so a killed process would fall back by many blocks.
+	ethConfig.LogNoHistory = true // logs are found by reading blocks, so there is no index to build or repair
+	// With the hash scheme, an archive node writes the state of a block when it inserts the block. The path scheme
+	// keeps the newest states in memory until a clean shutdown, so a killed process would lose many blocks.
 	ethConfig.StateScheme = rawdb.HashScheme
 	ethConfig.NoPruning = true
 	ethConfig.SnapshotCache = 0
@@ -155,14 +157,14 @@ func (c *Chain) open(ctx context.Context) error {
 	if err := c.node.Start(); err != nil {
 		return err
 	}
-	c.eth.SetSynced() // a node that waits for peers would refuse transactions
+	c.eth.SetSynced() // otherwise the node waits for peers and refuses transactions
 	c.client = ethclient.NewClient(c.node.Attach())
 	return c.awaitIndex(ctx)
 }
 
-// awaitIndex waits until the node has indexed its transactions. Before that it does not say of one that it is unknown, but
-// refuses to answer. The index of a new chain begins with the first block after the genesis: a chain that mines on time
-// gets it now, any other when it is told to mine.
+// awaitIndex waits until the node has indexed its transactions. Before that, it answers a request for an unknown
+// transaction with an error. The index of a new chain begins with the first block after the genesis block. A chain with
+// a BlockTime gets that block now, any other at the first call of Mine.
 func (c *Chain) awaitIndex(ctx context.Context) error {
 	if c.Head().Number.Sign() == 0 {
 		if c.cfg.BlockTime == 0 {
@@ -186,7 +188,7 @@ func (c *Chain) awaitIndex(ctx context.Context) error {
 	}
 }
 
-// Close stops mining and serving, and waits for both. Calling it again does nothing.
+// Close stops the chain and its server and waits for their end. A second call does nothing.
 func (c *Chain) Close() error {
 	c.closeOnce.Do(func() {
 		if c.stop != nil {
@@ -203,22 +205,22 @@ func (c *Chain) Close() error {
 	return c.closeErr
 }
 
-// URL is the address of HTTP JSON-RPC: the modules eth, net, web3, txpool and debug, in single requests and in batches.
+// URL returns the address of HTTP JSON-RPC. It serves the modules eth, net, web3, txpool and debug.
 func (c *Chain) URL() string { return c.node.HTTPEndpoint() }
 
-// ChainID is the chain's id.
+// ChainID returns the chain id.
 func (c *Chain) ChainID() *big.Int { return new(big.Int).SetUint64(c.cfg.ChainID) }
 
-// Token is the address of the test token, the same on every dev chain.
+// Token returns the address of the test token, which is the same on every development chain.
 func (c *Chain) Token() common.Address { return TokenAddress }
 
-// Client reaches the chain inside the process. It is closed with the chain.
+// Client returns a client that needs no network. It is closed with the chain.
 func (c *Chain) Client() *ethclient.Client { return c.client }
 
-// Head is the newest block's header.
+// Head returns the header of the newest block.
 func (c *Chain) Head() *types.Header { return c.eth.BlockChain().CurrentBlock() }
 
-// TokenBalance is what an account owns of the test token at the newest block, in its smallest units.
+// TokenBalance returns an account's balance of the test token at the newest block, in atomic units.
 func (c *Chain) TokenBalance(ctx context.Context, account common.Address) (*big.Int, error) {
 	var balance *big.Int
 	if err := c.read(ctx, TokenAddress, contracts.TestToken(), &balance, "balanceOf", account); err != nil {
@@ -227,7 +229,7 @@ func (c *Chain) TokenBalance(ctx context.Context, account common.Address) (*big.
 	return balance, nil
 }
 
-// warnings keeps what the node tells at every start and stop out of the log.
+// warnings passes on warnings and errors only: the node logs much else at every start and stop.
 type warnings struct{ slog.Handler }
 
 func (h warnings) Enabled(ctx context.Context, level slog.Level) bool {
@@ -235,7 +237,7 @@ func (h warnings) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (h warnings) Handle(ctx context.Context, record slog.Record) error {
-	if strings.HasPrefix(record.Message, "P2P server will be useless") { // so it is, on purpose
+	if strings.HasPrefix(record.Message, "P2P server will be useless") { // no peers are wanted
 		return nil
 	}
 	return h.Handler.Handle(ctx, record)

@@ -18,7 +18,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// TokenAddress is where every dev chain has the test token.
+// TokenAddress is the address of the test token on every development chain.
 var TokenAddress = common.HexToAddress("0xb0c0ff1ce0000000000000000000000000000001")
 
 // TokenSymbol and TokenDecimals describe the test token.
@@ -27,12 +27,12 @@ const (
 	TokenDecimals = 18
 )
 
-// Funded is what an account owns in the first block. Nil amounts are zero.
+// Funded is what an account owns in the genesis block. Nil amounts are zero.
 type Funded struct {
 	Address common.Address
 	Native  *big.Int // in wei
-	Tokens  *big.Int // in the test token's smallest units
-	// Permit2Allowed gives Permit2 the unlimited token allowance that a payer otherwise grants in a transaction.
+	Tokens  *big.Int // in atomic units of the test token
+	// Permit2Allowed gives Permit2 an unlimited token allowance, for which a payer otherwise sends a transaction.
 	Permit2Allowed bool
 }
 
@@ -43,8 +43,8 @@ const (
 	allowanceSlot   = 2
 )
 
-// loadGenesis reads the first block of the chain in DataDir, or decides and keeps it. It must be the same at every
-// start, and its timestamp is the time of the first.
+// loadGenesis reads the genesis block of the chain in DataDir, or makes and writes it: it must be the same at every
+// start, and its timestamp is the time of the first start.
 func loadGenesis(cfg Config) (*core.Genesis, error) {
 	if cfg.DataDir == "" {
 		return newGenesis(cfg), nil
@@ -74,9 +74,9 @@ func loadGenesis(cfg Config) (*core.Genesis, error) {
 func newGenesis(cfg Config) *core.Genesis {
 	config := *params.AllDevChainProtocolChanges
 	config.ChainID = new(big.Int).SetUint64(cfg.ChainID)
-	config.BogotaTime = nil // unreleased, with other gas costs than any live chain
+	config.BogotaTime = nil // this fork is not released; its gas costs are not those of live chains
 
-	// The system contracts are those that the enabled forks call in every block.
+	// The enabled forks call these system contracts in every block.
 	alloc := core.SystemContractAllocs()
 	alloc[contracts.Permit2Address] = types.Account{Code: contracts.Permit2().Runtime, Nonce: 1}
 	alloc[contracts.ExactProxyAddress] = types.Account{Code: contracts.ExactProxy().Runtime, Nonce: 1}
@@ -106,7 +106,7 @@ func newGenesis(cfg Config) *core.Genesis {
 	}
 	alloc[TokenAddress] = token
 	for at, account := range alloc {
-		account.Balance = sum(account.Balance) // the JSON of a genesis wants every balance
+		account.Balance = sum(account.Balance) // the JSON of a genesis block needs every balance
 		alloc[at] = account
 	}
 
@@ -130,12 +130,12 @@ func sum(amounts ...*big.Int) *big.Int {
 	return total
 }
 
-// mappingSlot is where Solidity keeps mapping[key].
+// mappingSlot returns the storage slot of mapping[key] in Solidity.
 func mappingSlot(mapping common.Hash, key common.Address) common.Hash {
 	return crypto.Keccak256Hash(common.LeftPadBytes(key.Bytes(), 32), mapping.Bytes())
 }
 
-// writeDurably leaves either the whole file or none behind, whenever the process or the machine stops.
+// writeDurably writes a file so that after a crash of the process or the machine either all of it or nothing is there.
 func writeDurably(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

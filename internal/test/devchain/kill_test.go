@@ -16,7 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// chainToKill names the data directory in the environment of the process that is going to be killed.
+// chainToKill is the environment variable with the data directory of the process that the test kills.
 const chainToKill = "BOXOFFICE_DEVCHAIN_TO_KILL"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mineUntilKilled mines blocks with one transfer of one token each, and tells every block on standard output.
+// mineUntilKilled mines blocks with one transfer of one token each, and prints the number and hash of each.
 func mineUntilKilled(dir string) error {
 	ctx := context.Background()
 	c, err := devchain.Start(ctx, devchain.Config{DataDir: dir, Funded: devchain.DevAccounts()})
@@ -54,7 +54,7 @@ func payOneToken(ctx context.Context, c *devchain.Chain) error {
 	return err
 }
 
-func TestSurvivesBeingKilled(t *testing.T) {
+func TestKilledChainLosesNoBlock(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 3 {
 		number, hash := killAfterBlocks(t, dir, 5+3*round)
@@ -63,17 +63,17 @@ func TestSurvivesBeingKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The process may have mined a block that it was killed before telling.
+		// The process may have been killed between mining a block and printing it.
 		head := c.Head().Number.Uint64()
 		if head < number || head > number+1 {
-			t.Fatalf("round %d: the head is %d after %d was told", round, head, number)
+			t.Fatalf("round %d: the newest block is %d, %d was printed", round, head, number)
 		}
-		told, err := c.Client().HeaderByNumber(t.Context(), new(big.Int).SetUint64(number))
+		printed, err := c.Client().HeaderByNumber(t.Context(), new(big.Int).SetUint64(number))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told.Hash() != hash {
-			t.Errorf("round %d: block %d is %s, told %s", round, number, told.Hash(), hash)
+		if printed.Hash() != hash {
+			t.Errorf("round %d: block %d is %s, %s was printed", round, number, printed.Hash(), hash)
 		}
 		wantTokens(t, c, devchain.PayTo(), devchain.Ether(int64(head)))
 		wantTransferInEveryBlock(t, c)
@@ -82,7 +82,7 @@ func TestSurvivesBeingKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := c.Head().Number.Uint64(); got != head+1 {
-			t.Errorf("round %d: mined on to %d from %d", round, got, head)
+			t.Errorf("round %d: the block after %d is %d", round, head, got)
 		}
 		wantTokens(t, c, devchain.PayTo(), devchain.Ether(int64(head)+1))
 		if err := c.Close(); err != nil {
@@ -90,11 +90,11 @@ func TestSurvivesBeingKilled(t *testing.T) {
 		}
 	}
 	if _, err := devchain.Start(t.Context(), devchain.Config{DataDir: dir, ChainID: 5}); err == nil {
-		t.Error("continued a chain under another chain id")
+		t.Error("started a chain with another chain id than its genesis block has")
 	}
 }
 
-// wantTransferInEveryBlock reads what an archive node still knows of old blocks: their receipts and their state.
+// wantTransferInEveryBlock checks the receipts and the state of all blocks, as an archive node has them.
 func wantTransferInEveryBlock(t *testing.T, c *devchain.Chain) {
 	t.Helper()
 	balance, err := contracts.TestToken().ABI.Pack("balanceOf", devchain.PayTo())
@@ -124,7 +124,7 @@ func wantTransferInEveryBlock(t *testing.T, c *devchain.Chain) {
 	}
 }
 
-// killAfterBlocks runs the chain in another process until it has told of n blocks, kills it, and answers the last it told.
+// killAfterBlocks runs the chain in another process, kills it after n blocks, and returns the last block it printed.
 func killAfterBlocks(t *testing.T, dir string, n int) (number uint64, hash common.Hash) {
 	t.Helper()
 	process := exec.CommandContext(t.Context(), os.Args[0])
@@ -137,14 +137,14 @@ func killAfterBlocks(t *testing.T, dir string, n int) (number uint64, hash commo
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	told := 0
-	for lines := bufio.NewScanner(out); lines.Scan(); told++ {
+	printed := 0
+	for lines := bufio.NewScanner(out); lines.Scan(); printed++ {
 		var text string
 		if _, err := fmt.Sscan(lines.Text(), &number, &text); err != nil {
 			t.Errorf("line %q: %v", lines.Text(), err)
 		}
 		hash = common.HexToHash(text)
-		if told == n {
+		if printed == n {
 			if err := process.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -153,8 +153,8 @@ func killAfterBlocks(t *testing.T, dir string, n int) (number uint64, hash commo
 	if err := process.Wait(); err == nil {
 		t.Error("the process was not killed")
 	}
-	if told < n {
-		t.Fatalf("the process ended after %d blocks", told)
+	if printed < n {
+		t.Fatalf("the process ended after %d blocks", printed)
 	}
 	return number, hash
 }

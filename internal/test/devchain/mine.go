@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// maxLead is how far in seconds block timestamps may run ahead of the clock while blocks are mined on time.
+	// maxLead is how many seconds block timestamps may be ahead of the clock on a chain with a BlockTime.
 	maxLead = 2
-	// The distances from the head of the blocks that the tags "safe" and "finalized" name, as on the main net.
+	// How many blocks the tags "safe" and "finalized" are behind the newest block, as on the main net.
 	safeDepth      = 32
 	finalizedDepth = 64
 )
 
-// headKey names the database entry that holds the hash of the block about to become the head.
+// headKey is the key of a database entry: the hash of the block that becomes the newest one.
 var headKey = []byte("boxoffice-devchain-head")
 
-// Mine makes the next block, of every transaction that was sent before the call and can be included, or an empty one.
-// Its timestamp is Now, or one second after its parent's if that is later.
+// Mine makes the next block. It contains every transaction that was sent before the call and can be included. Its
+// timestamp is Now, or one second after its parent's if that is later.
 func (c *Chain) Mine(ctx context.Context) (*types.Header, error) {
 	c.sealing.Lock()
 	defer c.sealing.Unlock()
@@ -34,9 +34,9 @@ func (c *Chain) Mine(ctx context.Context) (*types.Header, error) {
 	return c.mineOn(parent, max(parent.Time+1, c.seconds()))
 }
 
-// Reorg replaces the newest depth blocks by depth+1 empty ones, in one step, as a node sees it when a longer chain
-// arrives. The transactions of the blocks that are gone wait in the pool again, so the next block includes them, unless
-// [Chain.DropPending] comes first.
+// Reorg replaces the newest depth blocks by depth+1 empty ones in one step, as a node does when it receives a longer
+// chain. The transactions of the removed blocks are pending again: the next block includes them unless
+// [Chain.DropPending] is called before.
 func (c *Chain) Reorg(ctx context.Context, depth uint64) (*types.Header, error) {
 	c.sealing.Lock()
 	defer c.sealing.Unlock()
@@ -66,7 +66,7 @@ func (c *Chain) Reorg(ctx context.Context, depth uint64) (*types.Header, error) 
 	return at, nil
 }
 
-// DropPending forgets every transaction that is not in a block, as nodes do with what they heard of long ago.
+// DropPending removes every pending transaction from the pool, as nodes do with old ones.
 func (c *Chain) DropPending() {
 	c.sealing.Lock()
 	defer c.sealing.Unlock()
@@ -84,7 +84,7 @@ func (c *Chain) mineOnTime(ctx context.Context) {
 			return
 		case <-ticker.C:
 			if err := c.mineIfDue(); err != nil {
-				c.cfg.Logger.Error("dev chain cannot mine", "error", err)
+				c.cfg.Logger.Error("development chain: no block was made", "error", err)
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func (c *Chain) mineIfDue() error {
 }
 
 func (c *Chain) mineOn(parent *types.Header, at uint64) (*types.Header, error) {
-	// The pool moves what it is sent to its executable part in the background; a block made before that would lack it.
+	// The pool moves new transactions to its executable part in the background. Without Sync, the block could lack some.
 	if err := c.eth.TxPool().Sync(); err != nil {
 		return nil, fmt.Errorf("mine: %w", err)
 	}
@@ -113,7 +113,8 @@ func (c *Chain) mineOn(parent *types.Header, at uint64) (*types.Header, error) {
 	if err := c.setHead(block); err != nil {
 		return nil, fmt.Errorf("mine: %w", err)
 	}
-	c.cfg.Logger.Debug("dev chain mined", "block", block.NumberU64(), "transactions", len(block.Transactions()))
+	c.cfg.Logger.Debug("development chain: new block",
+		"number", block.NumberU64(), "transactions", len(block.Transactions()))
 	return block.Header(), nil
 }
 
@@ -124,9 +125,9 @@ const (
 	withoutTransactions  content = true
 )
 
-// seal makes a block and writes it and its state to the database, where it is nobody's head yet.
+// seal makes a block and writes it and its state to the database. It is not the newest block before setHead.
 func (c *Chain) seal(parent *types.Header, at uint64, with content) (*types.Block, error) {
-	// Randomness keeps two empty blocks on one parent in one second from being the same block.
+	// The random value makes two empty blocks with the same parent and timestamp different blocks.
 	var random common.Hash
 	if _, err := rand.Read(random[:]); err != nil {
 		return nil, err
@@ -147,8 +148,8 @@ func (c *Chain) seal(parent *types.Header, at uint64, with content) (*types.Bloc
 	return block, nil
 }
 
-// setHead makes a sealed block the newest one. The block and the intent to do so are on the disk before anyone can see
-// the new head, so that resume finishes the step if the process is killed during it.
+// setHead makes a sealed block the newest one. The block and headKey are on disk before clients can see the block, so
+// if the process is killed in between, resume completes the step.
 func (c *Chain) setHead(block *types.Block) error {
 	db := c.eth.ChainDb()
 	if err := db.Put(headKey, block.Hash().Bytes()); err != nil {
@@ -166,7 +167,7 @@ func (c *Chain) setHead(block *types.Block) error {
 	return c.eth.TxPool().Sync()
 }
 
-// resume finishes the setHead that a killed process had begun.
+// resume completes a setHead that a killed process had begun.
 func (c *Chain) resume() error {
 	db, chain := c.eth.ChainDb(), c.eth.BlockChain()
 	if known, err := db.Has(headKey); err != nil || !known {

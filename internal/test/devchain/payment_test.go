@@ -22,7 +22,7 @@ import (
 	"github.com/ethereum/go-ethereum/signer/core/apitypes"
 )
 
-// payment is one signed x402 "exact" payment in the shape of the proxy's settle arguments.
+// payment has the arguments of the proxy's settle: one signed x402 "exact" payment.
 type payment struct {
 	Permit    permit
 	Owner     common.Address
@@ -46,7 +46,7 @@ type witness struct {
 	ValidAfter *big.Int
 }
 
-// newPayment is one token to the dev recipient, good for ten minutes.
+// newPayment pays one token to PayTo and is valid for ten minutes.
 func newPayment(key *ecdsa.PrivateKey, nonce int64) payment {
 	return payment{
 		Permit: permit{
@@ -59,7 +59,8 @@ func newPayment(key *ecdsa.PrivateKey, nonce int64) payment {
 	}
 }
 
-// signed signs the Permit2 typed data as wallets do, so the contracts are checked against another implementation.
+// signed signs the Permit2 typed data with go-ethereum's code, so the contracts are checked against another
+// implementation than ours.
 func (p payment) signed(tb testing.TB, key *ecdsa.PrivateKey) payment {
 	tb.Helper()
 	p.Signature = sign(tb, key, apitypes.TypedData{
@@ -113,7 +114,7 @@ func sign(tb testing.TB, key *ecdsa.PrivateKey, data apitypes.TypedData) []byte 
 	return signature
 }
 
-// compact is the 64-byte form of EIP-2098.
+// compact returns the 64-byte form of a signature (EIP-2098).
 func compact(signature []byte) []byte {
 	short := append([]byte(nil), signature[:64]...)
 	short[32] |= (signature[64] - 27) << 7
@@ -147,7 +148,7 @@ func aggregate(tb testing.TB, payments []payment) []byte {
 	return pack(tb, contracts.Multicall3(), "aggregate3", calls)
 }
 
-// refusal names the error with which a call at the newest block reverts, or is empty if it succeeds.
+// refusal returns the error with which a call reverts at the newest block, "" if it succeeds.
 func refusal(tb testing.TB, c *devchain.Chain, to common.Address, data []byte) string {
 	tb.Helper()
 	_, err := c.Client().CallContract(tb.Context(), ethereum.CallMsg{To: &to, Data: data}, nil)

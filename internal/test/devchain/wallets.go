@@ -15,11 +15,13 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// deployGas is more than any of our contracts takes to deploy.
+// deployGas is enough for the deployment of each of our contracts.
 const deployGas = 3_000_000
 
-// Deploy puts a contract on the chain, with the arguments of its constructor, and mines. The key pays the gas.
-func (c *Chain) Deploy(ctx context.Context, key *ecdsa.PrivateKey, contract *contracts.Contract, args ...any) (common.Address, error) {
+// Deploy deploys a contract with the arguments of its constructor, and mines. The key pays the gas.
+func (c *Chain) Deploy(
+	ctx context.Context, key *ecdsa.PrivateKey, contract *contracts.Contract, args ...any,
+) (common.Address, error) {
 	arguments, err := contract.ABI.Pack("", args...)
 	if err != nil {
 		return common.Address{}, fmt.Errorf("deploy %s: %w", contract.Name, err)
@@ -38,7 +40,7 @@ func (c *Chain) Deploy(ctx context.Context, key *ecdsa.PrivateKey, contract *con
 	return receipt.ContractAddress, nil
 }
 
-// Delegate lets the key's account run the code at an address (EIP-7702), and mines. The zero address ends it.
+// Delegate makes the key's account run the code at an address (EIP-7702), and mines. The zero address ends this.
 func (c *Chain) Delegate(ctx context.Context, key *ecdsa.PrivateKey, code common.Address) error {
 	id := *uint256.MustFromBig(c.ChainID())
 	c.accounts.Lock()
@@ -46,7 +48,9 @@ func (c *Chain) Delegate(ctx context.Context, key *ecdsa.PrivateKey, code common
 	var signErr error
 	_, err := c.mined(ctx, key, func(nonce uint64, tip, fee *big.Int) types.TxData {
 		var authorization types.SetCodeAuthorization
-		authorization, signErr = types.SignSetCode(key, types.SetCodeAuthorization{ChainID: id, Address: code, Nonce: nonce + 1})
+		authorization, signErr = types.SignSetCode(key, types.SetCodeAuthorization{
+			ChainID: id, Address: code, Nonce: nonce + 1,
+		})
 		return &types.SetCodeTx{
 			ChainID: &id, Nonce: nonce, GasTipCap: uint256.MustFromBig(tip), GasFeeCap: uint256.MustFromBig(fee), Gas: 100_000,
 			To: address(faucetKey), AuthList: []types.SetCodeAuthorization{authorization},
@@ -58,8 +62,8 @@ func (c *Chain) Delegate(ctx context.Context, key *ecdsa.PrivateKey, code common
 	return nil
 }
 
-// FundContract gives a contract wallet newly minted tokens and has it allow Permit2 to move any of them, by a call of
-// its execute that the key makes. Each is mined.
+// FundContract gives a contract wallet newly minted tokens and an unlimited Permit2 allowance, for which the key calls
+// the wallet's execute. Each transaction is mined.
 func (c *Chain) FundContract(ctx context.Context, key *ecdsa.PrivateKey, wallet common.Address, tokens *big.Int) error {
 	if err := c.Fund(ctx, wallet, nil, tokens); err != nil {
 		return err

@@ -1,5 +1,4 @@
-// Package faultrpc is a JSON-RPC proxy that misbehaves as nodes and the networks
-// before them do. It is for tests alone.
+// Package faultrpc is a JSON-RPC proxy for tests. It fails in the ways in which RPC nodes and networks fail.
 package faultrpc
 
 import (
@@ -17,28 +16,28 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// Fault is what goes wrong with one HTTP request, which may be a batch.
+// Fault is how one HTTP request fails. The request may be a batch.
 type Fault string
 
 // The faults.
 const (
 	None       Fault = ""
-	Drop       Fault = "drop"        // the connection ends before the node hears of it
-	DropAnswer Fault = "drop answer" // the node does it, the connection ends before the answer
-	Duplicate  Fault = "duplicate"   // the node does it twice and the second answer is sent
+	Drop       Fault = "drop"        // the connection is closed before the node gets the request
+	DropAnswer Fault = "drop answer" // the node executes the request, then the connection is closed
+	Duplicate  Fault = "duplicate"   // the node executes the request twice, the second response is sent
 	TooMany    Fault = "429"
-	Garbage    Fault = "garbage"  // an answer that is not JSON
-	Nonsense   Fault = "nonsense" // JSON that answers nothing
-	Old        Fault = "old"      // the node knows the chain up to the block of Freeze alone
-	Hold       Fault = "hold"     // the request waits for Release, then the node does it
+	Garbage    Fault = "garbage"  // a response that is not JSON
+	Nonsense   Fault = "nonsense" // a JSON-RPC error for no request
+	Old        Fault = "old"      // the node has the chain up to the block of Freeze only
+	Hold       Fault = "hold"     // the request waits for Release, then the node executes it
 )
 
-// Faults are those that end by themselves.
+// Faults returns the faults that need no call to end: all but Hold.
 func Faults() []Fault {
 	return []Fault{None, Drop, DropAnswer, Duplicate, TooMany, Garbage, Nonsense, Old}
 }
 
-// Proxy stands before a node. Its methods may be called from many goroutines.
+// Proxy forwards requests to an RPC node. Its methods may be called from many goroutines.
 type Proxy struct {
 	URL  string
 	node *rpc.Client
@@ -50,7 +49,7 @@ type Proxy struct {
 	asked  map[string]int
 }
 
-// New starts a proxy before the node at target. It ends with the test.
+// New starts a proxy for the RPC node at target. It ends with the test.
 func New(t testing.TB, target string) *Proxy {
 	t.Helper()
 	node, err := rpc.DialContext(t.Context(), target)
@@ -69,23 +68,22 @@ func New(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Set makes rule choose what goes wrong with each request; of a batch it is
-// asked for every method in turn, until one is not None. Nil is no fault.
+// Set makes rule choose the fault of each request. In a batch, the first method for which rule returns another fault
+// than None decides for all. With nil, no request fails.
 func (p *Proxy) Set(rule func(method string) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rule = rule
 }
 
-// Freeze says which block is the newest that Old requests hear of.
+// Freeze sets the newest block for requests with the fault Old.
 func (p *Proxy) Freeze(block uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = block
 }
 
-// Release lets the requests go on that Hold holds, and those that it would hold
-// from now on.
+// Release ends the fault Hold, for requests that wait and for later ones.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +94,7 @@ func (p *Proxy) Release() {
 	}
 }
 
-// Asked returns how often a method was asked for.
+// Asked returns how often a method was called.
 func (p *Proxy) Asked(method string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,8 +213,7 @@ func (p *Proxy) answer(ctx context.Context, requests []request, frozen *uint64) 
 
 var null = json.RawMessage("null")
 
-// ask puts a request to the node; if frozen is set, as one would answer that
-// has seen no later block.
+// ask calls the node. If frozen is set, it returns what a node returns that has no later block.
 func (p *Proxy) ask(ctx context.Context, request request, frozen *uint64) (json.RawMessage, error) {
 	args := make([]any, len(request.Params))
 	for i, param := range request.Params {
@@ -244,7 +241,7 @@ func (p *Proxy) ask(ctx context.Context, request request, frozen *uint64) (json.
 				return json.RawMessage("[]"), nil
 			}
 			if last := filter["toBlock"]; later(&last, *frozen) {
-				filter["toBlock"] = newest // silently, as some do
+				filter["toBlock"] = newest // without an error, as some nodes do
 			}
 			args[0] = filter
 		}
@@ -265,8 +262,8 @@ func (p *Proxy) ask(ctx context.Context, request request, frozen *uint64) (json.
 	return result, nil
 }
 
-// later reports whether a block parameter names a block after frozen. The tags
-// of the newest become frozen.
+// later reports whether a block parameter names a block after frozen. It replaces the tags latest and pending by
+// frozen.
 func later(param *any, frozen uint64) bool {
 	text, err := json.Marshal(*param)
 	if err != nil {
