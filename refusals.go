@@ -29,15 +29,15 @@ type RefusalInfo struct {
 // Refusals is the table of the reasons beside action_refused. docs/errors.md is
 // generated from it.
 var Refusals = []RefusalInfo{
-	{RefusedDuplicateNode, "Two nodes of the workflow have one id."},
-	{RefusedUnknownNode, "A node comes after one that the workflow does not have."},
-	{RefusedWorkflowCycle, "Nodes of the workflow wait for each other."},
-	{RefusedNotAChain, "The workflow's shape is chain and its nodes are not one after the other."},
-	{RefusedLaunchesUnavailable, "The service launches on no chain now."},
-	{RefusedChainNotListed, "Capabilities do not list the launch's chain."},
+	{RefusedDuplicateNode, "Two nodes of the workflow have the same id."},
+	{RefusedUnknownNode, "A node names in after a node that the workflow does not have."},
+	{RefusedWorkflowCycle, "Nodes of the workflow wait for each other in a circle."},
+	{RefusedNotAChain, "The shape is chain, and the nodes do not form one line."},
+	{RefusedLaunchesUnavailable, "The service can launch on no chain now."},
+	{RefusedChainNotListed, "The capabilities do not list the chain of the launch."},
 	{RefusedKindNotOffered, "The chain does not offer this kind of launch."},
 	{RefusedPairingNotOffered, "The chain does not offer this pairing for this kind of launch."},
-	{RefusedRepository, "Nothing is delivered to that repoUrl; limits.repositoryHosts of capabilities lists the hosts."},
+	{RefusedRepository, "The service does not deliver to that repoUrl; limits.repositoryHosts of the capabilities lists the hosts."},
 	{RefusedOriginalNotFound, "There is no such job or schedule, or it belongs to another token."},
-	{RefusedAmountTooLarge, "The runs cost more than a token can move."},
+	{RefusedAmountTooLarge, "The runs together cost more than 256 bits can hold."},
 }
