@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,7 +21,7 @@ import (
 const requestKey boxoffice.UUID = "0198a5c2-7b3e-7c11-9a4d-2f6b8e0c1d23"
 
 func job() client.Purchase {
-	return client.Purchase{Action: boxoffice.ActionJobOpen, Input: askedJob, RequestKey: requestKey, Max: price}
+	return client.Purchase{Input: askedJob, RequestKey: requestKey, Max: price}
 }
 
 func isPayment(r *http.Request) bool { return r.Header.Get(x402.HeaderSignature) != "" }
@@ -53,7 +52,7 @@ func TestBuyChargesEachRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
 		purchase := job()
-		purchase.Action, purchase.Input = boxoffice.ActionScheduleTopUp, json.RawMessage(`{"scheduleId":"0198a5c2-7b3e-7c11-9a4d-2f6b8e0c1d23","runs":12}`)
+		purchase.Input = boxoffice.ScheduleTopUp{ScheduleID: "0198a5c2-7b3e-7c11-9a4d-2f6b8e0c1d23", Runs: 12}
 		purchase.Max = x402.NewUint256(12_000_000)
 		if _, err := s.client().Buy(t.Context(), purchase); err != nil {
 			t.Fatal(err)
@@ -350,6 +349,32 @@ func TestBuyCannotReadTheOutcome(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The answer to a payment is lost, and the next attempt is answered 429: the
+// service may have the payment.
+func TestRateLimitAfterALostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t)
+		lost := 0
+		s.lose = func(r *http.Request) bool {
+			if isPayment(r) {
+				lost++
+			}
+			return isPayment(r) && lost == 1
+		}
+		s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+			if isPayment(r) && lost == 1 {
+				s.problem(w, &boxoffice.Problem{Code: boxoffice.RateLimited})
+				return true
+			}
+			return false
+		}
+		_, err := s.client(func(cfg *client.Config) { cfg.Retry.Attempts = 2 }).Buy(t.Context(), job())
+		if client.OutcomeOf(err) != client.Unknown {
+			t.Errorf("error %v is %v, want an unknown outcome", err, client.OutcomeOf(err))
+		}
+	})
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {

@@ -12,45 +12,19 @@ import (
 	"boxoffice/x402"
 )
 
-// MismatchError says that the service offers something else than what was asked
-// for, or contradicts itself. Nothing was signed.
-type MismatchError struct {
-	Field string // resource and JSON Pointer: order/quote/payment/payTo
-	Want  string
-	Got   string // empty where Want says it all
-}
-
-func (e *MismatchError) Error() string {
-	if e.Got == "" {
-		return "refused to sign: " + e.Field + " " + e.Want
-	}
-	return "refused to sign: " + e.Field + " is " + e.Got + ", want " + e.Want
-}
-
-// Intent is what the requester means to sign for: what [Client.Sign] holds the
-// offer against.
-type Intent struct {
-	Purchase
-	Capabilities boxoffice.Capabilities
-	Order        boxoffice.Order // as the quote answered it
-	// Created says that the quote is new. A new quote has the terms of the
-	// capabilities; an older one keeps those it was issued with (spec.md §9.6).
-	Created bool
-}
-
-// Check compares an offer with what was asked for, with the capabilities, with
+// check compares an offer with what was asked for, with the capabilities, with
 // the pins and the greatest amount, with itself and, where the client reads the
-// chain, with the token and the payer's funds. The error is a *MismatchError,
-// a *ShortfallError, or that of reading the chain.
-func (c *Client) Check(ctx context.Context, offer *Offer, intent Intent) error {
+// chain, with the token and the payer's funds. The error is a *MismatchError, a
+// *ShortfallError, that of Purchase.AcceptInput, or that of reading the chain.
+func (c *Client) check(ctx context.Context, offer *offer, a *attempt) error {
 	if err := cmp.Or(
-		c.checkCapabilities(&intent.Capabilities),
-		c.checkOrder(&intent),
-		c.checkOffer(offer, &intent),
+		c.checkCapabilities(&a.capabilities),
+		c.checkOrder(a),
+		c.checkOffer(offer, a),
 	); err != nil {
 		return err
 	}
-	return c.checkChain(ctx, &intent.Order.Quote)
+	return c.checkChain(ctx, &a.order.Quote)
 }
 
 func (c *Client) checkCapabilities(capabilities *boxoffice.Capabilities) error {
@@ -72,7 +46,7 @@ func (c *Client) checkWallet(contracts bool) error {
 	return nil
 }
 
-// maxLifetime bounds for how many seconds a signature can be settled.
+// maxLifetime is the greatest number of seconds for which a signature may settle.
 const maxLifetime = 24 * 60 * 60
 
 func shortLived(field string, seconds int64) error {
@@ -82,23 +56,37 @@ func shortLived(field string, seconds int64) error {
 	return &MismatchError{field, fmt.Sprint("at most ", maxLifetime), fmt.Sprint(seconds)}
 }
 
-// checkIdentity holds an answer against the question.
-func (p *Purchase) checkIdentity(order *boxoffice.Order) error {
+// checkIdentity checks that the order is the one that was asked for.
+func (a *attempt) checkIdentity() error {
 	return cmp.Or(
-		same("order/requestKey", cmp.Or(p.RequestKey, order.RequestKey), order.RequestKey),
-		same("order/quote/action", cmp.Or(p.Action, order.Quote.Action), order.Quote.Action),
+		same("order/requestKey", cmp.Or(a.RequestKey, a.order.RequestKey), a.order.RequestKey),
+		same("order/quote/action", cmp.Or(a.action, a.order.Quote.Action), a.order.Quote.Action),
 	)
 }
 
-func (c *Client) checkOrder(intent *Intent) error {
-	order, quote := &intent.Order, &intent.Order.Quote
+func (a *attempt) checkInput() error {
+	prepared := json.RawMessage(a.order.InputJSON)
+	switch {
+	case a.AcceptInput != nil:
+		if err := a.AcceptInput(a.asked, prepared); err != nil {
+			return fmt.Errorf("%w: %w", ErrDeclined, err)
+		}
+		return nil
+	case a.asked == nil:
+		return nil
+	}
+	return SameInput(a.asked, prepared)
+}
+
+func (c *Client) checkOrder(a *attempt) error {
+	order, quote := &a.order, &a.order.Quote
 	if err := mismatch("order", order.Verify()); err != nil {
 		return err
 	}
-	terms, offered := quote.Payment, intent.Capabilities.Payment
+	terms, offered := quote.Payment, a.capabilities.Payment
 	err := cmp.Or(
-		intent.checkIdentity(order),
-		intent.acceptInput(json.RawMessage(order.InputJSON)),
+		a.checkIdentity(),
+		a.checkInput(),
 		same("order/quote/payment/network", offered.Network, terms.Network),
 		same("order/quote/payment/asset", offered.Asset.Address, terms.Asset),
 		same("order/quote/payment/payTo", offered.PayTo, terms.PayTo),
@@ -106,16 +94,16 @@ func (c *Client) checkOrder(intent *Intent) error {
 		pinned("order/quote/payment/network", c.pins.Networks, terms.Network),
 		pinned("order/quote/payment/asset", c.pins.Assets, terms.Asset),
 		pinned("order/quote/payment/payTo", c.pins.PayTo, terms.PayTo),
-		checkPrice(intent),
+		checkPrice(a),
 	)
 	switch {
 	case err != nil:
 		return err
-	case terms.Amount.Cmp(intent.Max) > 0:
+	case terms.Amount.Cmp(a.Max) > 0:
 		tokens := func(amount boxoffice.Amount) string {
 			return boxoffice.FormatUnits(amount, terms.Decimals) + " " + offered.Asset.Symbol
 		}
-		return &MismatchError{"order/quote/payment/amount", "at most " + tokens(intent.Max), tokens(terms.Amount)}
+		return &MismatchError{"order/quote/payment/amount", "at most " + tokens(a.Max), tokens(terms.Amount)}
 	case !quote.Live(c.now().Unix()):
 		return &MismatchError{"order/quote/expiresAt", "later than now, " + fmt.Sprint(c.now().Unix()), fmt.Sprint(quote.ExpiresAt)}
 	case c.signer != nil && quote.Payer != nil:
@@ -124,22 +112,22 @@ func (c *Client) checkOrder(intent *Intent) error {
 	return nil
 }
 
-// checkPrice holds a quote against the policy of its action: the unit price of
-// a new one, and how often it is charged.
-func checkPrice(intent *Intent) error {
-	quote := &intent.Order.Quote
-	i := slices.IndexFunc(intent.Capabilities.Actions, func(p boxoffice.Policy) bool { return p.Action == quote.Action })
+// checkPrice compares a quote with the policy of its action: the unit price of a
+// new one, and how often it is charged.
+func checkPrice(a *attempt) error {
+	quote := &a.order.Quote
+	i := slices.IndexFunc(a.capabilities.Actions, func(p boxoffice.Policy) bool { return p.Action == quote.Action })
 	if i < 0 {
 		return &MismatchError{"capabilities/actions", "does not list " + quote.Action, ""}
 	}
-	policy := intent.Capabilities.Actions[i]
+	policy := a.capabilities.Actions[i]
 	unit, runs := quote.Payment.Amount, int64(1)
 	if quote.UnitAmount != nil {
 		unit = *quote.UnitAmount
 	}
 	if quote.Action == boxoffice.ActionScheduleCreate || quote.Action == boxoffice.ActionScheduleTopUp {
 		var input struct{ Runs int64 }
-		if err := json.Unmarshal([]byte(intent.Order.InputJSON), &input); err != nil || input.Runs < 1 {
+		if err := json.Unmarshal([]byte(a.order.InputJSON), &input); err != nil || input.Runs < 1 {
 			return &MismatchError{"order/inputJson", "has no runs to be priced by", ""}
 		}
 		runs = input.Runs
@@ -149,7 +137,7 @@ func checkPrice(intent *Intent) error {
 			return err
 		}
 	}
-	if !intent.Created {
+	if !a.created {
 		return nil
 	}
 	return cmp.Or(
@@ -161,8 +149,8 @@ func checkPrice(intent *Intent) error {
 	)
 }
 
-func (c *Client) checkOffer(offer *Offer, intent *Intent) error {
-	challenge, required, order := &offer.Challenge, &offer.Required, &intent.Order
+func (c *Client) checkOffer(offer *offer, a *attempt) error {
+	challenge, required, order := &offer.challenge, &offer.required, &a.order
 	if err := mismatch("challenge", challenge.Verify()); err != nil {
 		return err
 	}
@@ -170,7 +158,7 @@ func (c *Client) checkOffer(offer *Offer, intent *Intent) error {
 	if err != nil {
 		return mismatch("challenge", err)
 	}
-	offered, resource := intent.Capabilities.Payment, x402.Resource{}
+	offered, resource := a.capabilities.Payment, x402.Resource{}
 	if required.Resource != nil {
 		resource = *required.Resource
 	}

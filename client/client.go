@@ -1,28 +1,33 @@
-// Package client buys paid actions from a Boxoffice service: it quotes, reads
-// the challenge, checks it, signs, submits and waits.
+// Package client buys paid actions from a Boxoffice service: it asks for a
+// quote, checks the challenge, signs, submits and waits.
 //
 //	buyer, err := client.New(client.Config{
 //		BaseURL: "https://boxoffice.example",
-//		Token:   token,                  // boxoffice.NewToken, kept
+//		Token:   token,                  // boxoffice.NewToken, kept by the caller
 //		Signer:  client.KeySigner(key),
 //		Vault:   vault,                  // client.OpenFileVault
 //	})
+//	most, err := boxoffice.ParseUnits("2.5", 18) // of a token with 18 decimals
 //	status, err := buyer.Buy(ctx, client.Purchase{
-//		Action:     boxoffice.ActionJobOpen,
-//		Input:      json.RawMessage(`{"objective":"Compare three vector databases"}`),
-//		RequestKey: key,                 // kept by the caller: the purchase's name
-//		Max:        max,                 // atomic token units
+//		Input:      boxoffice.JobOpen{Objective: "Compare three vector databases"},
+//		Max:        most,
+//		RequestKey: requestKey,          // boxoffice.NewUUID, kept by the caller
 //	})
+//	switch client.OutcomeOf(err) {
+//	case client.Succeeded: // status.Admission names the job
+//	case client.Unknown:   // buy again with the same RequestKey: it is paid once
+//	}
 //
-// Nothing that the service says is taken on trust. Every hash is computed
-// again, and a quote or challenge that differs from what was asked, from the
-// capabilities or from itself is refused with a [*MismatchError] before
-// anything is signed.
+// The client checks every answer. It computes every hash again, and it refuses
+// with a [*MismatchError], before it signs, a quote or a challenge that differs
+// from what was asked, from the capabilities or from itself.
 //
-// A purchase is named by its RequestKey. Buying again under the same key, after
-// an error or in another process, goes on with the same order and sends the same
-// signed bytes again. An order has one Permit2 nonce for ever, so whatever
-// happens on the way, it is paid at most once.
+// The RequestKey names a purchase. Buying again with the same key, after an
+// error or in another process with the same vault, continues the same order and
+// sends the same signed bytes again. All payments that a vault signs for an order
+// have one Permit2 nonce, of which the chain takes one. The one exception is
+// a new nonce after the service refused the first one as used: see
+// "A vault counts Permit2 nonces in a random word of its own" in docs/decisions.
 package client
 
 import (
@@ -38,34 +43,35 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Config says which service to buy from, as whom, and within which bounds.
+// Config says which service to buy from, as which requester, and within which limits.
 type Config struct {
 	// BaseURL is the address of the service as its operator configured it: it is
 	// part of what is signed.
 	BaseURL string
-	// Token identifies the requester. Orders are visible with it alone.
+	// Token identifies the requester. Only requests with it can read its orders.
 	Token boxoffice.Token
-	// HTTP sends the requests; nil is a client that gives each a minute. Redirects
-	// are never followed: they would carry a token or a payment elsewhere.
+	// HTTP sends the requests; nil is a client with a timeout of one minute for each.
+	// Redirects are never followed, because they would carry the token or a payment
+	// to another address.
 	HTTP *http.Client
-	// Signer is the wallet that pays; nil can do everything but pay.
+	// Signer is the wallet that pays; a client without one can do everything else.
 	Signer Signer
-	// Chain reads the chain that payments settle on; nil goes without. With it, the
-	// token's decimals, the payer's balance and allowance, and the Permit2 nonce are
-	// checked on the chain before anything is signed. *ethclient.Client is one.
+	// Chain reads the chain that payments settle on; *ethclient.Client is one. With
+	// it the client checks the token's decimals, the payer's balance and allowance,
+	// and the Permit2 nonce before it signs. Nil checks none of them.
 	Chain ChainReader
-	// Vault keeps what was signed; nil keeps it in memory, which forgets on restart.
+	// Vault keeps what was signed; nil keeps it in memory until the process ends.
 	Vault Vault
-	// Pins restricts what is paid with, to whom and where.
+	// Pins restricts the token, the recipient and the chain of payments.
 	Pins Pins
-	// Retry bounds asking again; zero fields have the defaults told there.
+	// Retry limits how often a request is repeated; zero fields have defaults.
 	Retry Retry
 	// Now is the clock that quotes and deadlines are compared with; nil is time.Now.
 	Now func() time.Time
 }
 
-// Pins lists what a payment may use. An empty list allows what the service's
-// capabilities say.
+// Pins lists what a payment may use. An empty list allows what the capabilities
+// of the service say.
 type Pins struct {
 	Networks    []string // eip155:<chainId>
 	Assets      []common.Address
@@ -73,19 +79,19 @@ type Pins struct {
 	ServiceName string // part of the typed data that approves a quote
 }
 
-// Retry bounds asking again after a network error or an answer of 429, 500, 502, 503 or
-// 504. Every request of this package can be repeated without effect.
+// Retry limits how often a request is repeated after a network error or a status
+// of 429, 500, 502, 503 or 504. Repeating is safe for every request of this package.
 type Retry struct {
 	Attempts int           // of one request in all, the first included; 0 is 6
 	First    time.Duration // the first pause, which doubles; 0 is 250 ms
 	Longest  time.Duration // the longest pause that the client chooses; 0 is 5 s
-	// MaxRetryAfter is the longest Retry-After that is waited for; an answer that
-	// asks for more is returned as the error it is. 0 is a minute.
+	// MaxRetryAfter is the longest Retry-After that the client waits for. It returns
+	// an answer that asks for more as an error. 0 is a minute.
 	MaxRetryAfter time.Duration
 }
 
-// Client buys from one service as one requester. Its methods may be called from
-// many goroutines.
+// Client buys from one service as one requester. Its methods are safe for
+// concurrent use.
 type Client struct {
 	base   string
 	token  boxoffice.Token
@@ -102,8 +108,7 @@ type Client struct {
 // New returns a client. It sends nothing.
 func New(cfg Config) (*Client, error) {
 	base := strings.TrimSuffix(cfg.BaseURL, "/")
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if !isBaseURL(base) {
 		return nil, errors.New("base URL must be http or https with a host, and without user, query or fragment")
 	}
 	if cfg.Token == (boxoffice.Token{}) {
@@ -137,9 +142,15 @@ func New(cfg Config) (*Client, error) {
 		c.now = time.Now
 	}
 	if cfg.Chain != nil {
-		c.chain = &chain{reader: cfg.Chain}
+		c.chain = &chain{reader: cfg.Chain, decimals: make(map[common.Address]int64)}
 	}
 	return c, nil
+}
+
+func isBaseURL(base string) bool {
+	u, err := url.Parse(base)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		u.RawQuery == "" && u.Fragment == "" && u.User == nil
 }
 
 func orDefault[T int | time.Duration](value, fallback T) T {
@@ -154,8 +165,8 @@ func (c *Client) submitURL(id boxoffice.UUID) string { return c.base + submitPat
 
 func submitPath(id boxoffice.UUID) string { return "/requests/" + string(id) + "/submit" }
 
-// recordName is under which name the vault keeps the payment of a request key.
-// The same key means another purchase at another service or with another token.
+// recordName is the vault's name for the payment of a request key. It depends on
+// the service and the token, because the same key with others is another purchase.
 func (c *Client) recordName(requestKey boxoffice.UUID) string {
 	return fmt.Sprintf("payment-%s-%s", c.scope.String()[:16], requestKey)
 }

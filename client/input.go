@@ -13,12 +13,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// SameInput reports whether a prepared input is the one that was asked for: it
-// has every member that was asked, with the same value. What preparing may do by
-// itself passes: defaults that it adds, strings that it trims and normalises
-// (NFC), empty members that it leaves out, UUIDs in lowercase, and the form of a
-// timestamp. Anything else, such as a text that a judge rewrote, is a *MismatchError
-// whose Field is a JSON Pointer after "input".
+// SameInput returns nil if a prepared input is the one that was asked for: it has
+// every member that was asked for, with the same value. The service may add
+// defaults, trim strings and normalise them (NFC), leave out empty members, and
+// change the form of UUIDs and timestamps. Any other change, such as a text that
+// the operator's judge rewrote, is a *MismatchError whose Field is "input" and a
+// JSON Pointer.
 func SameInput(asked, prepared json.RawMessage) error {
 	want, err := decodeAny(asked)
 	if err != nil {
@@ -114,7 +114,7 @@ func tidy(s string) string {
 	return norm.NFC.String(strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")))
 }
 
-// sameNumber compares doubles: canonical JSON carries no other number.
+// sameNumber compares doubles, because canonical JSON has no other numbers.
 func sameNumber(want, got json.Number) bool {
 	a, errA := strconv.ParseFloat(string(want), 64)
 	b, errB := strconv.ParseFloat(string(got), 64)

@@ -171,7 +171,7 @@ func TestOldQuoteKeepsItsPrice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
 		c := s.client()
-		if _, err := c.Quote(t.Context(), boxoffice.ActionJobOpen, askedJob, requestKey); err != nil {
+		if _, err := c.Quote(t.Context(), askedJob, requestKey); err != nil {
 			t.Fatal(err)
 		}
 		s.capabilities = func(c *boxoffice.Capabilities) { c.Actions[0].Payment.Amount = x402.NewUint256(5_000_000) }
@@ -189,7 +189,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		http.Redirect(w, r, "https://other.example/", http.StatusTemporaryRedirect)
 		return true
 	}
-	_, err := s.client().Quote(t.Context(), boxoffice.ActionJobOpen, askedJob, requestKey)
+	_, err := s.client().Quote(t.Context(), askedJob, requestKey)
 	if failure, ok := errors.AsType[*client.ResponseError](err); !ok || failure.Status != http.StatusTemporaryRedirect || asked != 1 {
 		t.Errorf("error %v after %d requests, want one answer of 307", err, asked)
 	}

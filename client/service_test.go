@@ -32,7 +32,7 @@ var (
 	token    = boxoffice.Token{31: 7}
 	key, _   = crypto.HexToECDSA("59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
 	payer    = crypto.PubkeyToAddress(key.PublicKey)
-	askedJob = json.RawMessage(`{"objective": "  Weigh & compare "}`)
+	askedJob = boxoffice.JobOpen{Objective: "  Weigh & compare "}
 )
 
 // service is the other side of the protocol, honest but for its hooks. It checks
@@ -46,6 +46,7 @@ type service struct {
 	bound     map[boxoffice.UUID]string            // by order: the payment that was taken
 	sent      []*x402.Payment                      // every payment that arrived
 	spent     map[x402.Uint256]boxoffice.UUID      // by nonce: the order that it paid
+	nonces    map[x402.Uint256]boxoffice.UUID      // by nonce: the order that it is bound to
 	transfers int
 
 	// Lies, each told just before an answer is written.
@@ -60,12 +61,13 @@ type service struct {
 	lose      func(r *http.Request) bool
 	outcome   func(boxoffice.UUID) boxoffice.State // of a payment that is taken; nil admits
 	reason    x402.Reason                          // rejects payments
+	taken     *boxoffice.Problem                   // refuses payments whose nonce another order has
 }
 
 func newService(t *testing.T) *service {
 	return &service{
 		t: t, orders: make(map[boxoffice.UUID]*boxoffice.Status), bound: make(map[boxoffice.UUID]string),
-		spent: make(map[x402.Uint256]boxoffice.UUID),
+		spent: make(map[x402.Uint256]boxoffice.UUID), nonces: make(map[x402.Uint256]boxoffice.UUID),
 	}
 }
 
@@ -318,6 +320,15 @@ func (s *service) take(w http.ResponseWriter, r *http.Request, status *boxoffice
 		permit.Permitted.Amount != quote.Payment.Amount || !permit.Witness.ValidAfter.IsZero() || deadline < now+6 || deadline > now+120+300 {
 		s.t.Errorf("permit %+v does not pay for %+v at %d", permit, quote.Payment, now)
 	}
+	if other, ok := s.nonces[permit.Nonce]; ok && other != status.Order.ID {
+		if s.taken == nil {
+			s.t.Errorf("nonce %v of order %s is that of order %s", permit.Nonce, status.Order.ID, other)
+			return
+		}
+		s.problem(w, s.taken)
+		return
+	}
+	s.nonces[permit.Nonce] = status.Order.ID
 	s.bound[status.Order.ID] = header
 	status.Status, status.Order.Status = boxoffice.PaymentPending, boxoffice.PaymentPending
 	s.answer(w, http.StatusAccepted, status)

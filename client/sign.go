@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,80 +11,28 @@ import (
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// Signer is a wallet. SignDigest returns 65 bytes of r, s and v, with v 27 or
-// 28 and s in the lower half of the curve's order; that of a [ContractSigner]
-// any 65 bytes.
-type Signer interface {
-	Address() common.Address
-	SignDigest(ctx context.Context, digest [32]byte) ([]byte, error)
-}
-
-// KeySigner returns the wallet of a private key.
-func KeySigner(key *ecdsa.PrivateKey) Signer { return keySigner{key} }
-
-type keySigner struct{ key *ecdsa.PrivateKey }
-
-func (s keySigner) Address() common.Address { return crypto.PubkeyToAddress(s.key.PublicKey) }
-
-func (s keySigner) SignDigest(_ context.Context, digest [32]byte) ([]byte, error) {
-	return x402.Sign(digest, s.key)
-}
-
-// String keeps the key out of logs.
-func (s keySigner) String() string { return "wallet " + s.Address().Hex() }
-
-// GoString keeps the key out of logs.
-func (s keySigner) GoString() string { return s.String() }
-
-// ContractSigner returns the contract wallet (EIP-1271) at an address. The
-// owner signs for it: 65 bytes over the digest itself, which the contract's
-// isValidSignature has to accept. A client that reads the chain asks it before
-// anything is sent. An account that delegates its code (EIP-7702) signs by its
-// key as ever: it needs a [KeySigner].
-func ContractSigner(wallet common.Address, owner Signer) Signer {
-	return contractSigner{owner, wallet}
-}
-
-type contractSigner struct {
-	owner  Signer
-	wallet common.Address
-}
-
-func (s contractSigner) Address() common.Address { return s.wallet }
-
-func (s contractSigner) SignDigest(ctx context.Context, digest [32]byte) ([]byte, error) {
-	return s.owner.SignDigest(ctx, digest)
-}
-
-// String keeps the owner's key out of logs.
-func (s contractSigner) String() string { return "contract wallet " + s.wallet.Hex() }
-
-// GoString keeps the owner's key out of logs.
-func (s contractSigner) GoString() string { return s.String() }
-
-// ErrNoSigner says that the client has no wallet to sign with.
-var ErrNoSigner = errors.New("the client has no signer")
-
-// SignedPayment is a payment and the approval of its quote, signed by one
-// wallet. Whoever has it can move the money that it names to where it names.
+// SignedPayment is a payment for an order and the approval of its quote, signed
+// by one wallet. Anyone who has it can settle it: it moves the signed amount to the
+// signed recipient.
 type SignedPayment struct {
+	OrderID        boxoffice.UUID
+	URL            string // where to POST it
 	Header         string // PAYMENT-SIGNATURE
 	QuoteSignature boxoffice.Signature
 }
 
-// String keeps the signatures out of logs.
+// String leaves the signatures out, so that no log has them.
 func (SignedPayment) String() string { return "[signed payment]" }
 
-// GoString keeps the signatures out of logs.
+// GoString leaves the signatures out, so that no log has them.
 func (p SignedPayment) GoString() string { return p.String() }
 
-// record is what a vault keeps of a purchase. The nonce is kept before anything
-// is signed with it, the signed payment before it is sent anywhere, and neither
-// is ever deleted: a service that loses or denies a payment is sent the same one
-// again, or one of the same nonce, of which the chain takes one.
+// record is what a vault keeps of a purchase. The nonce is saved before anything
+// is signed with it, and the signed payment before it is sent. Neither is ever
+// deleted: a service that lost a payment is sent the same one again, or one with
+// the same nonce, of which the chain takes one.
 type record struct {
 	Service    string              `json:"service"`
 	RequestKey boxoffice.UUID      `json:"requestKey"`
@@ -95,18 +42,36 @@ type record struct {
 	Payer      common.Address      `json:"payer"`
 	Nonce      x402.Uint256        `json:"nonce"`
 	Deadline   int64               `json:"deadline"` // Unix seconds
-	Header     string              `json:"header"`   // empty until signed
+	Header     string              `json:"header"`   // empty until a payment with this nonce is signed
 	Approval   boxoffice.Signature `json:"quoteSignature"`
 	Failed     bool                `json:"failed"` // the service said that this payment failed
 }
 
-// usable reports whether the record holds a payment that can still be settled.
+// usable reports whether the record has a payment that can still settle.
 func (r *record) usable(unix int64) bool {
 	return r.Header != "" && !r.Failed && r.Deadline >= unix+x402.MinDeadlineSlack
 }
 
-func (r *record) signed() SignedPayment { return SignedPayment{r.Header, r.Approval} }
+func (r *record) payment() SignedPayment {
+	return SignedPayment{r.OrderID, r.Service + submitPath(r.OrderID), r.Header, r.Approval}
+}
 
+// match refuses to sign for a second order, or with a second wallet, under one
+// request key: both payments could settle.
+func (r *record) match(order *boxoffice.Order, payer common.Address) error {
+	for _, err := range []error{
+		same("order/id", r.OrderID, order.ID),
+		same("order/quote/quoteHash", r.QuoteHash, order.Quote.QuoteHash),
+		same("the wallet that signed for this request key before", r.Payer, payer),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load returns the record of a name; nil if there is none.
 func (c *Client) load(ctx context.Context, name string) (*record, error) {
 	data, err := c.vault.Get(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,55 +95,37 @@ func (c *Client) save(ctx context.Context, name string, kept *record) error {
 	return c.vault.Put(ctx, name, data)
 }
 
-// Sign checks the offer as [Client.Check] does and returns the signed payment
-// for it, after the vault has it. An order that was signed before is answered
-// with the same payment for as long as that can still settle; after that, or
-// when the service said that it failed, it is signed with the same Permit2 nonce
-// and a later deadline.
-func (c *Client) Sign(ctx context.Context, offer *Offer, intent Intent) (SignedPayment, error) {
-	if c.signer == nil {
-		return SignedPayment{}, ErrNoSigner
-	}
-	if err := c.Check(ctx, offer, intent); err != nil {
-		return SignedPayment{}, err
-	}
-	return c.sign(ctx, offer, &intent)
-}
-
-func (c *Client) sign(ctx context.Context, offer *Offer, intent *Intent) (SignedPayment, error) {
-	name := c.recordName(intent.Order.RequestKey)
+// sign signs a payment for a checked offer and saves it. It returns the payment
+// that another process saved meanwhile, if that can still settle. A payment that
+// failed, or whose deadline has passed, is signed again with the same nonce.
+func (c *Client) sign(ctx context.Context, offer *offer, a *attempt) (signature, error) {
+	name := c.recordName(a.order.RequestKey)
 	unlock, err := c.vault.Lock(ctx, name)
 	if err != nil {
-		return SignedPayment{}, err
+		return signature{}, err
 	}
 	defer unlock()
 	kept, err := c.load(ctx, name)
 	if err == nil {
-		kept, err = c.bound(ctx, kept, intent)
+		kept, err = c.recordOf(ctx, kept, &a.order)
 	}
 	if err != nil {
-		return SignedPayment{}, err
+		return signature{}, err
 	}
-	now := c.now().Unix()
-	if kept.usable(now) {
-		return kept.signed(), nil
+	if kept.usable(c.now().Unix()) {
+		return signature{payment: kept.payment()}, nil
 	}
-	if err := c.save(ctx, name, kept); err != nil {
-		return SignedPayment{}, err
+	first := kept.Header == ""
+	if err := c.signRecord(ctx, kept, offer, a); err != nil {
+		return signature{}, err
 	}
-	if err := c.fill(ctx, kept, offer, intent.Capabilities.Payment.ServiceName, now); err != nil {
-		return SignedPayment{}, fmt.Errorf("sign: %w", err)
-	}
-	if err := c.save(ctx, name, kept); err != nil {
-		return SignedPayment{}, err
-	}
-	return kept.signed(), nil
+	return signature{payment: kept.payment(), first: first}, nil
 }
 
-// bound returns the record for an order: what was kept, if it is of the same
-// order and wallet, or a new one with a nonce of its own.
-func (c *Client) bound(ctx context.Context, kept *record, intent *Intent) (*record, error) {
-	order, payer := &intent.Order, c.signer.Address()
+// recordOf returns the record to sign: the kept one, if it is of the same order
+// and wallet, or a new one with a nonce of its own.
+func (c *Client) recordOf(ctx context.Context, kept *record, order *boxoffice.Order) (*record, error) {
+	payer := c.signer.Address()
 	if kept == nil {
 		chainID, err := x402.ChainID(order.Quote.Payment.Network)
 		if err != nil {
@@ -188,7 +135,7 @@ func (c *Client) bound(ctx context.Context, kept *record, intent *Intent) (*reco
 			Service: c.base, RequestKey: order.RequestKey, OrderID: order.ID, QuoteHash: order.Quote.QuoteHash,
 			ChainID: chainID, Payer: payer,
 		}
-		kept.Nonce, err = c.reserve(ctx, chainID, payer)
+		kept.Nonce, err = c.reserve(ctx, chainID, payer, nil)
 		return kept, err
 	}
 	if err := kept.match(order, payer); err != nil {
@@ -199,44 +146,81 @@ func (c *Client) bound(ctx context.Context, kept *record, intent *Intent) (*reco
 	}
 	spent, err := c.chain.spent(ctx, payer, kept.Nonce)
 	switch {
-	case err == nil && spent && kept.Header == "": // by somebody else's order: nothing was signed for this one
-		kept.Nonce, err = c.reserve(ctx, kept.ChainID, payer)
+	case err == nil && spent && kept.Header == "": // by another order: nothing was signed for this one
+		kept.Nonce, err = c.reserve(ctx, kept.ChainID, payer, &kept.Nonce)
 	case err == nil && spent:
 		err = ErrNonceSpent
 	}
 	return kept, err
 }
 
-// match refuses to sign a second order, or with a second wallet, under one
-// request key: both could be paid.
-func (r *record) match(order *boxoffice.Order, payer common.Address) error {
-	for _, err := range []error{
-		same("order/id", r.OrderID, order.ID),
-		same("order/quote/quoteHash", r.QuoteHash, order.Quote.QuoteHash),
-		same("the wallet that signed for this request key before", r.Payer, payer),
-	} {
-		if err != nil {
-			return err
-		}
+// replace returns the payment to send in place of one whose nonce another order
+// has. It signs with a new nonce only if the refused payment was the first one with
+// its nonce, signed by this call: so the service saw it moments ago, and refused it
+// before it did anything with it. A payment from an earlier call may have been
+// taken by a service that has lost its memory since, and could settle beside a new
+// one; for it replace returns what another process has signed meanwhile, or the
+// refused payment.
+func (c *Client) replace(ctx context.Context, a *attempt, refused signature) (SignedPayment, error) {
+	name := c.recordName(a.order.RequestKey)
+	offer, status, err := c.challenge(ctx, a.order.ID)
+	if err != nil || status != nil {
+		return refused.payment, err
 	}
-	return nil
+	if err := c.check(ctx, offer, a); err != nil {
+		return refused.payment, err
+	}
+	unlock, err := c.vault.Lock(ctx, name)
+	if err != nil {
+		return refused.payment, err
+	}
+	defer unlock()
+	kept, err := c.load(ctx, name)
+	switch {
+	case err != nil || kept == nil:
+		return refused.payment, err
+	case kept.payment() != refused.payment && kept.usable(c.now().Unix()):
+		return kept.payment(), nil
+	case kept.payment() != refused.payment || !refused.first:
+		return refused.payment, nil
+	}
+	if kept.Nonce, err = c.reserve(ctx, kept.ChainID, kept.Payer, &kept.Nonce); err != nil {
+		return refused.payment, err
+	}
+	kept.Header = ""
+	if err := c.signRecord(ctx, kept, offer, a); err != nil {
+		return refused.payment, err
+	}
+	return kept.payment(), nil
 }
 
-// minLifetime is for how many seconds at least a permit is signed, so that it
-// outlives the way to the chain. It is within x402.MaxDeadlineSlack.
+// signRecord signs a record and saves it: its nonce before, its payment after.
+func (c *Client) signRecord(ctx context.Context, kept *record, offer *offer, a *attempt) error {
+	name := c.recordName(a.order.RequestKey)
+	if err := c.save(ctx, name, kept); err != nil {
+		return err
+	}
+	if err := c.fill(ctx, kept, offer, a.capabilities.Payment.ServiceName); err != nil {
+		return fmt.Errorf("sign: %w", err)
+	}
+	return c.save(ctx, name, kept)
+}
+
+// minLifetime is the least number of seconds for which a permit is signed, so
+// that it can reach the chain. It is less than x402.MaxDeadlineSlack.
 const minLifetime = 60
 
-// fill signs both: the payment, which accepts the offered requirement as it
-// stands, and the approval, which covers the payment's hash (spec.md §4.4).
-func (c *Client) fill(ctx context.Context, kept *record, offer *Offer, serviceName string, now int64) error {
-	accepted, err := offer.Challenge.Accepted()
+// fill signs both: the payment, which accepts the offered requirement unchanged,
+// and the approval, which covers the payment's hash (spec.md §4.4).
+func (c *Client) fill(ctx context.Context, kept *record, offer *offer, serviceName string) error {
+	accepted, err := offer.challenge.Accepted()
 	if err != nil {
 		return err
 	}
-	deadline := now + max(accepted.MaxTimeoutSeconds, minLifetime)
+	deadline := c.now().Unix() + max(accepted.MaxTimeoutSeconds, minLifetime)
 	payload := x402.Payload{
 		X402Version: x402.Version,
-		Resource:    &offer.Challenge.Resource,
+		Resource:    &offer.challenge.Resource,
 		Accepted:    accepted,
 		Payload: x402.Permit2Payload{Authorization: x402.Authorization{
 			From:      kept.Payer,
@@ -247,7 +231,7 @@ func (c *Client) fill(ctx context.Context, kept *record, offer *Offer, serviceNa
 			Witness:   x402.Witness{To: accepted.PayTo},
 		}},
 	}
-	if payload.Payload.Signature, err = c.signed(ctx, payload.Payload.Authorization.Digest(kept.ChainID)); err != nil {
+	if payload.Payload.Signature, err = c.signDigest(ctx, payload.Payload.Authorization.Digest(kept.ChainID)); err != nil {
 		return fmt.Errorf("payment: %w", err)
 	}
 	header, err := x402.EncodeHeader(payload)
@@ -258,11 +242,11 @@ func (c *Client) fill(ctx context.Context, kept *record, offer *Offer, serviceNa
 	if err != nil {
 		return err
 	}
-	approval, err := offer.Challenge.Approve(serviceName, payment.Hash)
+	approval, err := offer.challenge.Approve(serviceName, payment.Hash)
 	if err != nil {
 		return err
 	}
-	signature, err := c.signed(ctx, approval.Digest())
+	signature, err := c.signDigest(ctx, approval.Digest())
 	if err != nil {
 		return fmt.Errorf("quote approval: %w", err)
 	}
@@ -270,31 +254,8 @@ func (c *Client) fill(ctx context.Context, kept *record, offer *Offer, serviceNa
 	return nil
 }
 
-// signed has the wallet sign, and checks that it was this wallet. What a
-// contract's signature is only the contract knows.
-func (c *Client) signed(ctx context.Context, digest [32]byte) ([]byte, error) {
-	signature, err := c.signer.SignDigest(ctx, digest)
-	if err != nil {
-		return nil, err
-	}
-	if _, contract := c.signer.(contractSigner); contract {
-		if err := x402.CheckLength(signature); err != nil || c.chain == nil {
-			return signature, err
-		}
-		return signature, c.chain.accepts(ctx, c.signer.Address(), digest, [65]byte(signature))
-	}
-	signer, err := x402.Recover(digest, signature)
-	if err != nil {
-		return nil, err
-	}
-	if signer != c.signer.Address() {
-		return nil, fmt.Errorf("the wallet signed as %s, not as %s", signer, c.signer.Address())
-	}
-	return signature, nil
-}
-
-// failed remembers that the service turned the payment down, so that the next
-// try signs again, with the same nonce.
+// failed saves that the service said that the payment failed, so that the next
+// call signs again, with the same nonce.
 func (c *Client) failed(ctx context.Context, requestKey boxoffice.UUID, payment SignedPayment) error {
 	name := c.recordName(requestKey)
 	unlock, err := c.vault.Lock(ctx, name)
@@ -303,7 +264,7 @@ func (c *Client) failed(ctx context.Context, requestKey boxoffice.UUID, payment 
 	}
 	defer unlock()
 	kept, err := c.load(ctx, name)
-	if err != nil || kept == nil || kept.signed() != payment {
+	if err != nil || kept == nil || kept.payment() != payment {
 		return err
 	}
 	kept.Failed = true

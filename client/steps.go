@@ -3,8 +3,11 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
 	"net/http"
+	"reflect"
 	"time"
 
 	"boxoffice"
@@ -21,13 +24,14 @@ func (c *Client) Capabilities(ctx context.Context) (boxoffice.Capabilities, erro
 	return capabilities, mismatch("capabilities", err)
 }
 
-// Quote asks for a priced order. The same action, input and request key answer
-// the same order, so a quote whose answer was lost is asked for again.
-func (c *Client) Quote(ctx context.Context, action string, input json.RawMessage, requestKey boxoffice.UUID) (boxoffice.QuoteResponse, error) {
-	if _, err := boxoffice.Canonical(input); err != nil {
-		return boxoffice.QuoteResponse{}, fmt.Errorf("input: %w", err)
+// Quote asks for a priced order. The same input and request key answer the same
+// order, so a quote whose answer was lost can be asked for again.
+func (c *Client) Quote(ctx context.Context, input boxoffice.Input, requestKey boxoffice.UUID) (boxoffice.QuoteResponse, error) {
+	document, err := inputJSON(input)
+	if err != nil {
+		return boxoffice.QuoteResponse{}, err
 	}
-	body, err := json.Marshal(boxoffice.QuoteRequest{Action: action, Input: input, RequestKey: requestKey})
+	body, err := json.Marshal(boxoffice.QuoteRequest{Action: input.ActionName(), Input: document, RequestKey: requestKey})
 	if err != nil {
 		return boxoffice.QuoteResponse{}, fmt.Errorf("quote: %w", err)
 	}
@@ -39,17 +43,28 @@ func (c *Client) Quote(ctx context.Context, action string, input json.RawMessage
 	return quoted, mismatch("order", err)
 }
 
-// Offer is what the service asks a wallet to sign: the challenge in the body of
-// its 402, and the one in the PAYMENT-REQUIRED header, which have to agree.
-type Offer struct {
-	Challenge boxoffice.Challenge
-	Required  x402.PaymentRequired
+func inputJSON(input boxoffice.Input) (json.RawMessage, error) {
+	document, err := json.Marshal(input)
+	if err == nil {
+		_, err = boxoffice.Canonical(document)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	return document, nil
 }
 
-// Challenge asks how an order is paid. An order that is pending or paid answers
-// its status in place of an offer: exactly one of the two is not nil. An unpaid
-// order whose quote has expired is a problem with code quote_expired.
-func (c *Client) Challenge(ctx context.Context, id boxoffice.UUID) (*Offer, *boxoffice.Status, error) {
+// offer is what the service asks a wallet to sign: the challenge in the body of
+// its 402, and the one in the PAYMENT-REQUIRED header, which have to agree.
+type offer struct {
+	challenge boxoffice.Challenge
+	required  x402.PaymentRequired
+}
+
+// challenge asks how an order is paid. For an order that is pending or paid it
+// returns the status in place of an offer: exactly one of the two is not nil. An
+// unpaid order whose quote has expired is a problem with the code quote_expired.
+func (c *Client) challenge(ctx context.Context, id boxoffice.UUID) (*offer, *boxoffice.Status, error) {
 	got, err := c.do(ctx, call{
 		method: http.MethodPost, path: submitPath(id),
 		accept: []int{http.StatusAccepted, http.StatusPaymentRequired},
@@ -73,18 +88,18 @@ func (c *Client) Challenge(ctx context.Context, id boxoffice.UUID) (*Offer, *box
 	if err != nil {
 		return nil, nil, &MismatchError{Field: x402.HeaderRequired, Want: "cannot be read: " + err.Error()}
 	}
-	return &Offer{Challenge: challenge, Required: *required}, nil, nil
+	return &offer{challenge, *required}, nil, nil
 }
 
 // Submit sends a signed payment. Sending the same payment again answers what
 // became of it. The order may still be pending: see [Client.Wait].
-func (c *Client) Submit(ctx context.Context, id boxoffice.UUID, payment SignedPayment) (boxoffice.Status, error) {
+func (c *Client) Submit(ctx context.Context, payment SignedPayment) (boxoffice.Status, error) {
 	body, err := json.Marshal(boxoffice.Submission{QuoteSignature: payment.QuoteSignature})
 	if err != nil {
 		return boxoffice.Status{}, fmt.Errorf("submit: %w", err)
 	}
 	got, err := c.do(ctx, call{
-		method: http.MethodPost, path: submitPath(id), body: body,
+		method: http.MethodPost, path: submitPath(payment.OrderID), body: body,
 		payment: payment.Header,
 		accept:  []int{http.StatusAccepted},
 	})
@@ -109,51 +124,38 @@ func (c *Client) status(ctx context.Context, id boxoffice.UUID) (boxoffice.Statu
 	return status, got.retryAfter, err
 }
 
-// PendingError says that a payment was sent and that its outcome is not known
-// yet: ctx ended while the order was pending, or the service did not answer. What
-// was paid is not lost: waiting again, or buying again under the same key, goes on.
-type PendingError struct {
-	Status boxoffice.Status // as last seen, which may be from before the payment
-	Cause  error            // of the context, or of the last request
-}
-
-func (e *PendingError) Error() string {
-	if !e.Status.Status.Pending() {
-		return fmt.Sprintf("whether order %s is paid is not known yet: %v", e.Status.Order.ID, e.Cause)
+// Wait reads an order until it is not pending any more, and returns it as last
+// read. When ctx ends first the error is a *PendingError.
+func (c *Client) Wait(ctx context.Context, id boxoffice.UUID) (last boxoffice.Status, err error) {
+	for last, err = range c.Watch(ctx, id) {
 	}
-	return fmt.Sprintf("order %s is still %s: %v", e.Status.Order.ID, e.Status.Status, e.Cause)
+	return last, err
 }
 
-// Unwrap returns the cause.
-func (e *PendingError) Unwrap() error { return e.Cause }
-
-// Wait reads an order until it is not pending any more, with pauses that grow
-// and that follow Retry-After. When ctx ends first the error is a *PendingError.
-func (c *Client) Wait(ctx context.Context, id boxoffice.UUID) (boxoffice.Status, error) {
-	return c.Watch(ctx, id, nil)
-}
-
-// Watch is Wait that tells seen each time it has read the order; nil tells nobody.
-func (c *Client) Watch(ctx context.Context, id boxoffice.UUID, seen func(boxoffice.Status)) (boxoffice.Status, error) {
-	pause := backoff{next: c.retry.First, longest: c.retry.Longest}
-	var last boxoffice.Status
-	for {
-		status, after, err := c.status(ctx, id)
-		switch {
-		case err != nil && last.Status != "" && ctx.Err() != nil:
-			return last, &PendingError{last, err}
-		case err != nil:
-			return last, err
-		}
-		last = status
-		if seen != nil {
-			seen(status)
-		}
-		if !status.Status.Pending() {
-			return status, nil
-		}
-		if err := sleep(ctx, max(pause.step(), min(after, c.retry.MaxRetryAfter))); err != nil {
-			return last, &PendingError{last, err}
+// Watch reads an order until it is not pending any more, with pauses that grow
+// and that follow Retry-After, and yields it each time it has changed. It ends
+// with the first error, beside the order as last read. When ctx ends after the
+// first reading the error is a *PendingError.
+func (c *Client) Watch(ctx context.Context, id boxoffice.UUID) iter.Seq2[boxoffice.Status, error] {
+	return func(yield func(boxoffice.Status, error) bool) {
+		pause := backoff{next: c.retry.First, longest: c.retry.Longest}
+		var last boxoffice.Status
+		for {
+			status, after, err := c.status(ctx, id)
+			if err == nil {
+				if !reflect.DeepEqual(status, last) && !yield(status, nil) || !status.Status.Pending() {
+					return
+				}
+				last = status
+				err = sleep(ctx, max(pause.step(), min(after, c.retry.MaxRetryAfter)))
+			}
+			if err != nil {
+				if last.Status != "" && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+					err = &PendingError{last, err}
+				}
+				yield(last, err)
+				return
+			}
 		}
 	}
 }

@@ -18,21 +18,6 @@ import (
 	"boxoffice/x402"
 )
 
-// ResponseError is an answer of the service that is not the one hoped for.
-// errors.As finds the [*boxoffice.Problem] in it.
-type ResponseError struct {
-	Method, Path string
-	Status       int // HTTP
-	Problem      *boxoffice.Problem
-}
-
-func (e *ResponseError) Error() string {
-	return fmt.Sprintf("%s %s: %d %v", e.Method, e.Path, e.Status, e.Problem)
-}
-
-// Unwrap returns the problem.
-func (e *ResponseError) Unwrap() error { return e.Problem }
-
 const maxAnswerBytes = 8 << 20
 
 // A call is a request that can be repeated without effect.
@@ -49,11 +34,11 @@ type answer struct {
 	status     int
 	header     http.Header
 	body       []byte
-	retryAfter time.Duration // 0 when the service did not say
+	retryAfter time.Duration // 0 if there was no such header
 }
 
-// do sends a request, again and again while another try can help, and returns
-// an answer that the call accepts. Every other answer is a *ResponseError.
+// do sends a request, repeats it while that can help, and returns an answer that
+// the call accepts. Every other answer is a *ResponseError.
 func (c *Client) do(ctx context.Context, call call) (answer, error) {
 	pause := backoff{next: c.retry.First, longest: c.retry.Longest}
 	for attempt := 1; ; attempt++ {
@@ -63,7 +48,7 @@ func (c *Client) do(ctx context.Context, call call) (answer, error) {
 		}
 		again := err != nil || transient(got.status)
 		if err == nil {
-			err = &ResponseError{call.method, call.path, got.status, problemOf(got)}
+			err = &ResponseError{call.method, call.path, got.status, readProblem(got)}
 		}
 		wait := max(pause.step(), got.retryAfter)
 		if !again || attempt >= c.retry.Attempts || got.retryAfter > c.retry.MaxRetryAfter {
@@ -142,9 +127,9 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// problemOf reads the error body; an answer that has none, as those of proxies,
-// becomes the problem whose status it has.
-func problemOf(got answer) *boxoffice.Problem {
+// readProblem reads the error body. An answer without one, such as that of a
+// proxy, becomes the problem that has its status.
+func readProblem(got answer) *boxoffice.Problem {
 	problem := new(boxoffice.Problem)
 	if err := json.Unmarshal(got.body, problem); err != nil || problem.Code == "" {
 		problem = &boxoffice.Problem{Code: codeOf(got.status), Detail: http.StatusText(got.status) + " without an error body"}
@@ -154,10 +139,8 @@ func problemOf(got answer) *boxoffice.Problem {
 }
 
 func codeOf(status int) boxoffice.Code {
-	for _, info := range boxoffice.Codes {
-		if info.Status == status {
-			return info.Code
-		}
+	if codes := boxoffice.CodesOf(status); len(codes) > 0 {
+		return codes[0].Code
 	}
 	if status >= 500 {
 		return boxoffice.TemporarilyUnavailable
@@ -165,7 +148,7 @@ func codeOf(status int) boxoffice.Code {
 	return boxoffice.InvalidRequest
 }
 
-// read decodes an answer. Members that this client does not know are passed over.
+// read decodes an answer. It ignores members that this client does not know.
 func read[T any](got answer) (value T, err error) {
 	if err := json.Unmarshal(got.body, &value); err != nil {
 		return value, fmt.Errorf("the service's answer (%d) cannot be read as %T: %w", got.status, value, err)
@@ -173,7 +156,8 @@ func read[T any](got answer) (value T, err error) {
 	return value, nil
 }
 
-// backoff chooses pauses that double and are never the same for two clients.
+// backoff chooses pauses that double, each with a random part so that clients
+// do not repeat their requests at the same moment.
 type backoff struct{ next, longest time.Duration }
 
 func (b *backoff) step() time.Duration {
@@ -182,7 +166,7 @@ func (b *backoff) step() time.Duration {
 	return pause
 }
 
-// sleep waits, unless ctx ends or would end before the time is over.
+// sleep waits. It returns an error at once if ctx ends before the pause does.
 func sleep(ctx context.Context, pause time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
 		return context.DeadlineExceeded

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -52,8 +53,8 @@ func (c *Client) Jobs(ctx context.Context, query JobQuery) (JobPage, error) {
 	return JobPage{JobList: list, Next: next}, err
 }
 
-// AllJobs reads the requester's jobs page after page, from the query's cursor
-// on. It ends at the first error.
+// AllJobs reads the requester's jobs page after page, beginning at the query's
+// cursor. It ends with the first error.
 func (c *Client) AllJobs(ctx context.Context, query JobQuery) iter.Seq2[boxoffice.Job, error] {
 	return func(yield func(boxoffice.Job, error) bool) {
 		for {
@@ -75,8 +76,8 @@ func (c *Client) AllJobs(ctx context.Context, query JobQuery) iter.Seq2[boxoffic
 	}
 }
 
-// nextCursor takes the cursor, and nothing else, out of the link to the next
-// page (RFC 8288): requests go to the configured service alone.
+// nextCursor returns the cursor in the link to the next page (RFC 8288). It
+// ignores the rest of the link, so that requests go only to the configured service.
 func nextCursor(header http.Header) (string, error) {
 	for _, line := range header.Values("Link") {
 		for link := range strings.SplitSeq(line, ",") {
@@ -99,26 +100,26 @@ func (c *Client) Job(ctx context.Context, id boxoffice.UUID) (boxoffice.Job, err
 	return get[boxoffice.Job](ctx, c, "/jobs/"+string(id))
 }
 
-// WatchJob reads a job until it is completed or blocked, telling seen each time;
-// nil tells nobody. It returns the job as last read when ctx ends, with the
-// error of ctx.
-func (c *Client) WatchJob(ctx context.Context, id boxoffice.UUID, seen func(boxoffice.Job)) (boxoffice.Job, error) {
-	pause := backoff{next: c.retry.First, longest: c.retry.Longest}
-	var last boxoffice.Job
-	for {
-		job, err := c.Job(ctx, id)
-		if err != nil {
-			return last, err
-		}
-		last = job
-		if seen != nil {
-			seen(job)
-		}
-		if job.State == boxoffice.JobCompleted || job.State == boxoffice.JobBlocked {
-			return job, nil
-		}
-		if err := sleep(ctx, pause.step()); err != nil {
-			return last, err
+// WatchJob reads a job until it is completed or blocked, and yields it each time
+// it has changed. It ends with the first error, beside the job as last read.
+func (c *Client) WatchJob(ctx context.Context, id boxoffice.UUID) iter.Seq2[boxoffice.Job, error] {
+	return func(yield func(boxoffice.Job, error) bool) {
+		pause := backoff{next: c.retry.First, longest: c.retry.Longest}
+		var last boxoffice.Job
+		for {
+			job, err := c.Job(ctx, id)
+			if err == nil {
+				ended := job.State == boxoffice.JobCompleted || job.State == boxoffice.JobBlocked
+				if !reflect.DeepEqual(job, last) && !yield(job, nil) || ended {
+					return
+				}
+				last = job
+				err = sleep(ctx, pause.step())
+			}
+			if err != nil {
+				yield(last, err)
+				return
+			}
 		}
 	}
 }

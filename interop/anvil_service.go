@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -95,7 +94,7 @@ var transport = &http.Transport{MaxIdleConnsPerHost: manyPayers}
 
 func newPurchase() client.Purchase {
 	return client.Purchase{
-		Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"interop"}`), RequestKey: boxoffice.NewUUID(), Max: x402.NewUint256(anvilPrice),
+		Input: boxoffice.JobOpen{Objective: "interop"}, RequestKey: boxoffice.NewUUID(), Max: x402.NewUint256(anvilPrice),
 	}
 }
 

@@ -25,6 +25,13 @@ func Uint256FromBig(n *big.Int) (Uint256, error) {
 	return Uint256{*u}, nil
 }
 
+// Uint256FromBytes32 returns the number of an ABI word.
+func Uint256FromBytes32(word [32]byte) Uint256 {
+	var u Uint256
+	u.n.SetBytes32(word[:])
+	return u
+}
+
 // ParseUint256 reads a decimal string that matches ^(0|[1-9][0-9]{0,77})$
 // (spec.md §2.2) and fits 256 bits.
 func ParseUint256(s string) (Uint256, error) {

@@ -28,27 +28,23 @@ type request struct {
 	RequestKey string `placeholder:"UUID" help:"The purchase's name. The same one goes on with an interrupted purchase, and never pays twice."`
 }
 
-// input returns the input from whichever flags give it.
-func (r *request) input(std *streams) (json.RawMessage, error) {
-	flags := map[string]string{}
-	for name, value := range map[string]string{"objective": r.Objective, "template": r.Template, "repoUrl": r.RepoURL} {
-		if value != "" {
-			flags[name] = value
-		}
-	}
+// input returns the input that the flags give.
+func (r *request) input(std *streams) (boxoffice.Input, error) {
+	job := boxoffice.JobOpen{Objective: r.Objective, Template: r.Template, RepoURL: r.RepoURL}
+	hasJob := r.Objective != "" || r.Template != "" || r.RepoURL != ""
 	given := 0
-	for _, is := range []bool{r.Input != "", r.InputFile != "", len(flags) > 0} {
+	for _, is := range []bool{r.Input != "", r.InputFile != "", hasJob} {
 		if is {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		return nil, usage("give the input once: --input, --input-file, or for job.open --objective and its companions")
-	case len(flags) > 0 && r.Action != boxoffice.ActionJobOpen:
-		return nil, usage("--objective, --template and --repo-url make an input of job.open: give --input for %s", r.Action)
-	case len(flags) > 0:
-		return json.Marshal(flags)
+		return nil, usage("give the input once: --input, --input-file, or for job.open --objective, --template and --repo-url")
+	case hasJob && r.Action != boxoffice.ActionJobOpen:
+		return nil, usage("--objective, --template and --repo-url are only for job.open: give --input for %s", r.Action)
+	case hasJob:
+		return job, nil
 	}
 	document, err := []byte(r.Input), error(nil)
 	switch {
@@ -63,7 +59,7 @@ func (r *request) input(std *streams) (json.RawMessage, error) {
 	if _, err := boxoffice.Canonical(document); err != nil {
 		return nil, usage("input: %w", err)
 	}
-	return document, nil
+	return boxoffice.RawInput{Action: r.Action, JSON: document}, nil
 }
 
 // key returns the request key, a fresh one if none was given.
@@ -100,7 +96,7 @@ func (cmd *quoteCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if err != nil {
 		return err
 	}
-	quoted, err := c.Quote(ctx, cmd.Action, input, key)
+	quoted, err := c.Quote(ctx, input, key)
 	if err != nil {
 		return err
 	}
@@ -179,7 +175,7 @@ func (cmd *buyCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 		return err
 	}
 	return cmd.pay(ctx, s, std, needsToken|makesToken, func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
-		purchase.Action, purchase.Input, purchase.RequestKey = cmd.Action, input, key
+		purchase.Input, purchase.RequestKey = input, key
 		return c.Buy(ctx, purchase)
 	})
 }
@@ -218,9 +214,8 @@ func (t *terms) pay(ctx context.Context, s *Settings, std *streams, needs int, p
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	status, err := pay(ctx, c, purchase)
-	_, failed := errors.AsType[*client.PaymentError](err)
-	_, pending := errors.AsType[*client.PendingError](err)
-	if err != nil && !failed && !(pending && status.Status.Pending()) {
+	known := status.Payment != nil || status.Status.Pending() // then the order says more than the error
+	if err != nil && !known {
 		return err
 	}
 	return errors.Join(err, s.result(std, func(p *page) { p.status(&status, &capabilities) }))

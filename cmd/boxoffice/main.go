@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -137,6 +135,8 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	switch {
+	case errors.Is(err, errDeclined):
+		return exitUnsigned
 	case errors.Is(err, errBlocked):
 		return exitBlocked
 	case errors.Is(err, errUndelivered):
@@ -144,30 +144,17 @@ func exitCode(err error) int {
 	case errors.Is(err, errUnended):
 		return exitPending
 	}
-	if _, ok := errors.AsType[*client.PendingError](err); ok {
-		return exitPending
-	}
-	if _, ok := errors.AsType[*client.PaymentError](err); ok {
-		return exitUnpaid
-	}
-	_, mismatch := errors.AsType[*client.MismatchError](err)
-	_, shortfall := errors.AsType[*client.ShortfallError](err)
-	if mismatch || shortfall || errors.Is(err, client.ErrNonceSpent) || errors.Is(err, errDeclined) {
+	switch client.OutcomeOf(err) {
+	case client.NotSigned:
 		return exitUnsigned
-	}
-	if problem, ok := errors.AsType[*boxoffice.Problem](err); ok {
-		switch problem.Code {
-		case boxoffice.PaymentRejected, boxoffice.QuoteExpired:
-			return exitUnpaid
-		case boxoffice.RateLimited, boxoffice.TemporarilyUnavailable, boxoffice.Internal:
-			return exitUnavailable
-		}
-		return exitRefused
-	}
-	_, unreachable := errors.AsType[*url.Error](err)
-	_, refused := errors.AsType[*net.OpError](err)
-	if unreachable || refused || errors.Is(err, context.DeadlineExceeded) {
+	case client.NotPaid:
+		return exitUnpaid
+	case client.Unknown:
+		return exitPending
+	case client.Unavailable:
 		return exitUnavailable
+	case client.Refused:
+		return exitRefused
 	}
 	return exitError
 }

@@ -110,14 +110,14 @@ func (cmd *orderCmd) watch(ctx context.Context, c *client.Client, id boxoffice.U
 	ctx, cancel := context.WithTimeout(ctx, cmd.Timeout)
 	defer cancel()
 	var last boxoffice.State
-	status, err = c.Watch(ctx, id, func(seen boxoffice.Status) {
-		if seen.Status != last {
-			fmt.Fprintf(std.err, "%s %s\n", time.Now().Format(time.TimeOnly), seen.Status)
+	for status, err = range c.Watch(ctx, id) {
+		if err == nil && status.Status != last {
+			fmt.Fprintf(std.err, "%s %s\n", time.Now().Format(time.TimeOnly), status.Status)
 		}
-		last = seen.Status
-	})
-	if pending, ok := errors.AsType[*client.PendingError](err); ok {
-		return status, pending, nil
+		last = status.Status
+	}
+	if client.OutcomeOf(err) == client.Unknown {
+		return status, err, nil
 	}
 	switch status.Status {
 	case boxoffice.PaymentFailed:

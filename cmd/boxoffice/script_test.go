@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,6 +87,17 @@ func play(t *testing.T, dir string, world *servertest.World) {
 			"pick":       pick,
 			"mode":       mode,
 			"keystore":   writeKeystore,
+			// paid checks how often the wallet of the environment paid the price: paid TIMES.
+			"paid": func(ts *testscript.TestScript, _ bool, args []string) {
+				key, err := crypto.HexToECDSA(ts.Getenv("BOXOFFICE_PRIVATE_KEY"))
+				ts.Check(err)
+				left, err := world.Chain.TokenBalance(t.Context(), crypto.PubkeyToAddress(key.PublicKey))
+				ts.Check(err)
+				paid := new(big.Int).Sub(big.NewInt(1e12), left) // NewPayer funds so much
+				if got := paid.Div(paid, servertest.Price.Big()).String(); len(args) != 1 || got != args[0] {
+					ts.Fatalf("the wallet paid %s times, want %v", got, args)
+				}
+			},
 			// newcontract puts a contract wallet that can pay, and its owner's key, into the environment.
 			"newcontract": func(ts *testscript.TestScript, _ bool, _ []string) {
 				key := world.NewKey()

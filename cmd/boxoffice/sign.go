@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
-	"boxoffice/client"
+	"boxoffice"
 	"boxoffice/x402"
 )
 
@@ -37,50 +36,28 @@ func (cmd *signCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmd.Timeout)
 	defer cancel()
-	status, err := c.Status(ctx, id)
+	payment, err := c.Sign(ctx, id, purchase)
 	if err != nil {
 		return err
 	}
-	offer, settled, err := c.Challenge(ctx, id)
-	if err != nil {
-		return err
-	}
-	if settled != nil {
-		return fmt.Errorf("order %s is %s: there is nothing to sign", id, settled.Status)
-	}
-	intent := client.Intent{Purchase: purchase, Capabilities: capabilities, Order: status.Order}
-	if err := c.Check(ctx, offer, intent); err != nil {
-		return err
-	}
-	if err := purchase.Confirm(ctx, offer.Challenge); err != nil {
-		return err
-	}
-	payment, err := c.Sign(ctx, offer, intent)
-	if err != nil {
-		return err
-	}
-	signature, err := payment.QuoteSignature.MarshalText()
-	if err != nil {
-		return err
-	}
-	body, err := json.Marshal(map[string]string{"quoteSignature": string(signature)})
+	body, err := json.Marshal(boxoffice.Submission{QuoteSignature: payment.QuoteSignature})
 	if err != nil {
 		return err
 	}
 	if s.JSON {
-		return json.NewEncoder(std.out).Encode(map[string]any{
-			"url": offer.Challenge.ResourceURL, "header": map[string]string{x402.HeaderSignature: payment.Header}, "body": json.RawMessage(body),
+		return writeJSON(std.out, map[string]any{
+			"url": payment.URL, "header": map[string]string{x402.HeaderSignature: payment.Header}, "body": json.RawMessage(body),
 		})
 	}
-	var config strings.Builder
 	for _, line := range [][2]string{
-		{"url", offer.Challenge.ResourceURL},
+		{"url", payment.URL},
 		{"header", "Content-Type: application/json"},
 		{"header", x402.HeaderSignature + ": " + payment.Header},
 		{"data", string(body)},
 	} {
-		fmt.Fprintf(&config, "%s = %s\n", line[0], strconv.Quote(line[1]))
+		if _, err := fmt.Fprintf(std.out, "%s = %s\n", line[0], strconv.Quote(line[1])); err != nil {
+			return err
+		}
 	}
-	_, err = fmt.Fprint(std.out, config.String())
-	return err
+	return nil
 }

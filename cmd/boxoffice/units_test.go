@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"testing"
 	"time"
 
@@ -31,9 +30,6 @@ func TestPrintable(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	problem := func(code boxoffice.Code) error {
-		return fmt.Errorf("wrapped: %w", &client.ResponseError{Problem: &boxoffice.Problem{Code: code}})
-	}
 	for _, test := range []struct {
 		err  error
 		want int
@@ -41,20 +37,15 @@ func TestExitCodes(t *testing.T) {
 		{nil, exitDone},
 		{errors.New("disk full"), exitError},
 		{usage("no"), exitUsage},
+		{errDeclined, exitUnsigned},
 		{&client.MismatchError{}, exitUnsigned},
-		{&client.ShortfallError{}, exitUnsigned},
-		{fmt.Errorf("not confirmed: %w", errDeclined), exitUnsigned},
-		{client.ErrNonceSpent, exitUnsigned},
-		{problem(boxoffice.PaymentRejected), exitUnpaid},
-		{problem(boxoffice.QuoteExpired), exitUnpaid},
-		{errors.Join(&client.PaymentError{}, errors.New("vault")), exitUnpaid},
-		{&client.PendingError{Cause: problem(boxoffice.TemporarilyUnavailable)}, exitPending},
-		{problem(boxoffice.TemporarilyUnavailable), exitUnavailable},
-		{problem(boxoffice.RateLimited), exitUnavailable},
-		{&url.Error{Op: "Get", URL: "http://127.0.0.1", Err: errors.New("refused")}, exitUnavailable},
-		{problem(boxoffice.OrderNotFound), exitRefused},
-		{problem(boxoffice.ActionRefused), exitRefused},
-		{problem(boxoffice.RequestKeyConflict), exitRefused},
+		{&client.PaymentError{}, exitUnpaid},
+		{&client.PendingError{Cause: &boxoffice.Problem{Code: boxoffice.RateLimited}}, exitPending},
+		{fmt.Errorf("%w: it is running", errUnended), exitPending},
+		{&boxoffice.Problem{Code: boxoffice.RateLimited}, exitUnavailable},
+		{&boxoffice.Problem{Code: boxoffice.OrderNotFound}, exitRefused},
+		{errBlocked, exitBlocked},
+		{errUndelivered, exitUndelivered},
 	} {
 		if got := exitCode(test.err); got != test.want {
 			t.Errorf("%v exits with %d, want %d", test.err, got, test.want)

@@ -36,18 +36,22 @@ func (cmd *jobCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	ctx, cancel := context.WithTimeout(ctx, cmd.Timeout)
 	defer cancel()
 	last := map[string]string{}
-	job, err := c.WatchJob(ctx, id, func(job boxoffice.Job) {
-		tell := func(name, state string) {
-			if last[name] != state {
-				fmt.Fprintf(std.err, "%s %s %s\n", time.Now().Format(time.TimeOnly), printable(name), printable(state))
-			}
-			last[name] = state
+	show := func(name, state string) {
+		if last[name] != state {
+			fmt.Fprintf(std.err, "%s %s %s\n", time.Now().Format(time.TimeOnly), printable(name), printable(state))
 		}
-		tell("job", string(job.State))
+		last[name] = state
+	}
+	var job boxoffice.Job
+	for job, err = range c.WatchJob(ctx, id) {
+		if err != nil {
+			break
+		}
+		show("job", string(job.State))
 		for _, node := range job.Nodes {
-			tell("node "+node.ID, says(string(node.State), short(node.Summary), short(node.Reason)))
+			show("node "+node.ID, says(string(node.State), short(node.Summary), short(node.Reason)))
 		}
-	})
+	}
 	var outcome error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && job.ID != "":

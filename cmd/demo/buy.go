@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -28,18 +27,13 @@ func buy(ctx context.Context, story io.Writer, config server.Config, chain *devc
 	if err != nil {
 		return err
 	}
-	input, err := json.Marshal(map[string]string{"objective": objective})
-	if err != nil {
-		return err
-	}
 	tell := func(step, format string, args ...any) {
 		fmt.Fprintf(story, "%-10s %s\n", step, fmt.Sprintf(format, args...))
 	}
 	fmt.Fprintln(story)
 	status, err := buyer.Buy(ctx, client.Purchase{
-		Action: boxoffice.ActionJobOpen,
-		Input:  input,
-		Max:    config.Payment.Amount,
+		Input: boxoffice.JobOpen{Objective: objective},
+		Max:   config.Payment.Amount,
 		Confirm: func(_ context.Context, challenge boxoffice.Challenge) error {
 			quote := challenge.Quote
 			tell("quoted", "%s for %s %s, quote %s", quote.Action, boxoffice.FormatUnits(quote.Payment.Amount, quote.Payment.Decimals), config.Payment.Symbol, quote.ID)
@@ -68,16 +62,17 @@ func buy(ctx context.Context, story io.Writer, config server.Config, chain *devc
 func follow(ctx context.Context, tell func(step, format string, args ...any), buyer *client.Client, id boxoffice.UUID, token boxoffice.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	var last boxoffice.JobState
-	job, err := buyer.WatchJob(ctx, id, func(job boxoffice.Job) {
-		if job.State != last {
-			tell("job", "is %s", job.State)
+	var job boxoffice.Job
+	for now, err := range buyer.WatchJob(ctx, id) {
+		if err != nil {
+			return fmt.Errorf("the job: %w", err)
 		}
-		last = job.State
-	})
+		if now.State != job.State {
+			tell("job", "is %s", now.State)
+		}
+		job = now
+	}
 	switch {
-	case err != nil:
-		return fmt.Errorf("the job: %w", err)
 	case job.State != boxoffice.JobCompleted:
 		return fmt.Errorf("the job is %s: %s", job.State, *job.BlockedReason)
 	case job.Delivery.Failure != "":

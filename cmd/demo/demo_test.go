@@ -242,7 +242,7 @@ func TestKilledBetweenSubmitAndSettlement(t *testing.T) {
 	data, token := t.TempDir(), boxoffice.NewToken()
 	stalled := start(t, "--data", data, "--block-time", "1h")
 	buyer := stalled.client(t, token)
-	quoted, err := buyer.Quote(t.Context(), boxoffice.ActionJobOpen, json.RawMessage(`{"objective":"Survive"}`), boxoffice.NewUUID())
+	quoted, err := buyer.Quote(t.Context(), boxoffice.JobOpen{Objective: "Survive"}, boxoffice.NewUUID())
 	if err != nil {
 		t.Fatal(err)
 	}

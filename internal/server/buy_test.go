@@ -22,7 +22,7 @@ var greatest, _ = x402.Uint256FromBig(math.MaxBig256)
 // buy buys and fails the test unless the order is admitted.
 func buy(t testing.TB, buyer *client.Client, action, input string) boxoffice.Status {
 	t.Helper()
-	status, err := buyer.Buy(t.Context(), client.Purchase{Action: action, Input: json.RawMessage(input), Max: greatest})
+	status, err := buyer.Buy(t.Context(), client.Purchase{Input: boxoffice.RawInput{Action: action, JSON: json.RawMessage(input)}, Max: greatest})
 	if err != nil {
 		t.Fatalf("%s: %v", action, err)
 	}
@@ -140,7 +140,7 @@ func TestManyBuyers(t *testing.T) {
 		for range each {
 			group.Go(func() {
 				status, err := buyer.Buy(t.Context(), client.Purchase{
-					Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"Look"}`), Max: servertest.Price,
+					Input: boxoffice.JobOpen{Objective: "Look"}, Max: servertest.Price,
 				})
 				if err != nil {
 					t.Error(err)
@@ -167,8 +167,7 @@ func TestBuyAgainUnderTheSameKey(t *testing.T) {
 	vault := client.NewMemoryVault()
 	buyer := w.Client(w.NewPayer(), func(c *client.Config) { c.Vault = vault })
 	purchase := client.Purchase{
-		Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"Look"}`),
-		Max: servertest.Price, RequestKey: boxoffice.NewUUID(),
+		Input: boxoffice.JobOpen{Objective: "Look"}, Max: servertest.Price, RequestKey: boxoffice.NewUUID(),
 	}
 	first, err := buyer.Buy(t.Context(), purchase)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestClientAsksTheContract(t *testing.T) {
 	owner := w.NewKey()
 	wallet := w.NewContract(contracts.Wallet(), owner)
 	stranger := w.Client(owner, func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(w.NewKey())) })
-	status, err := stranger.Buy(t.Context(), client.Purchase{Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"Look"}`), Max: greatest})
+	status, err := stranger.Buy(t.Context(), client.Purchase{Input: boxoffice.JobOpen{Objective: "Look"}, Max: greatest})
 	if err == nil || !strings.Contains(err.Error(), "does not accept") || status.Status != boxoffice.Quoted {
 		t.Errorf("the order is %s: %v", status.Status, err)
 	}
@@ -258,7 +258,7 @@ func TestWalletsWithoutNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	buyer := w.Client(owner, func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(owner)) })
-	_, err := buyer.Buy(t.Context(), client.Purchase{Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"Look"}`), Max: greatest})
+	_, err := buyer.Buy(t.Context(), client.Purchase{Input: boxoffice.JobOpen{Objective: "Look"}, Max: greatest})
 	if mismatch, ok := errors.AsType[*client.MismatchError](err); !ok || mismatch.Field != "capabilities/payment/contractWallets" {
 		t.Errorf("the client signs: %v", err)
 	}

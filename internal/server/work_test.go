@@ -57,11 +57,14 @@ func watch(t *testing.T, buyer *client.Client, id boxoffice.UUID) boxoffice.Job 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	job, err := buyer.WatchJob(ctx, id, nil)
-	if err != nil {
-		t.Fatal(err)
+	var last boxoffice.Job
+	for job, err := range buyer.WatchJob(ctx, id) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = job
 	}
-	return job
+	return last
 }
 
 // What was bought is done by the operator's agent, delivered by git to whoever

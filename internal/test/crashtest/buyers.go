@@ -3,7 +3,6 @@ package crashtest
 import (
 	"context"
 	"crypto/ecdsa"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -54,12 +53,16 @@ type purchase struct {
 func newPurchase(random *rand.Rand, n int, wallets []*wallet) purchase {
 	p := purchase{wallet: wallets[random.IntN(len(wallets))], amount: unitPrice, clients: 1}
 	p.RequestKey = boxoffice.NewUUID()
-	p.Action, p.Input = boxoffice.ActionJobOpen, json.RawMessage(fmt.Sprintf(`{"objective":"order %d"}`, n))
+	job := boxoffice.JobOpen{Objective: fmt.Sprintf("order %d", n)}
+	p.Input = job
 	if random.IntN(2) == 0 {
 		runs := 1 + random.Uint64N(1000)
 		p.amount *= runs
-		p.Action, p.Input = boxoffice.ActionScheduleCreate, json.RawMessage(fmt.Sprintf(
-			`{"action":"job.open","input":{"objective":"order %d"},"intervalMinutes":30,"runs":%d}`, n, runs))
+		schedule, err := boxoffice.NewScheduleCreate(job, 30, int64(runs))
+		if err != nil {
+			panic(err) // a struct of strings always marshals
+		}
+		p.Input = schedule
 	}
 	p.Max = x402.NewUint256(p.amount)
 	if random.IntN(8) == 0 {
@@ -127,10 +130,8 @@ func (s *service) buyUntilAdmitted(ctx context.Context, p purchase) (boxoffice.S
 		if err == nil {
 			return status, nil
 		}
-		wrong, _ := errors.AsType[*client.MismatchError](err)
-		short, _ := errors.AsType[*client.ShortfallError](err)
-		if wrong != nil || short != nil || errors.Is(err, client.ErrNonceSpent) || ctx.Err() != nil {
-			return status, fmt.Errorf("order %s (%s): %w", status.Order.ID, p.Input, err)
+		if client.OutcomeOf(err) == client.NotSigned || ctx.Err() != nil {
+			return status, fmt.Errorf("order %s (%+v): %w", status.Order.ID, p.Input, err)
 		}
 		p.giveUpAfter = 0
 		select {

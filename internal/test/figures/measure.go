@@ -99,7 +99,7 @@ func (w *world) batch(ctx context.Context, leader *ecdsa.PrivateKey, payers []*e
 	mining, done := context.WithTimeout(ctx, batchTimeout)
 	go func() { stop <- w.mine(mining) }()
 	statuses, err := together(slices.Concat(first, rest), func(o signed) (boxoffice.Status, error) {
-		return o.buyer.Wait(mining, o.order)
+		return o.buyer.Wait(mining, o.payment.OrderID)
 	})
 	done()
 	if err = errors.Join(err, <-stop); err != nil {
@@ -204,11 +204,11 @@ func burst(ctx context.Context, dir string, _ options) (_ section, err error) {
 	}
 	started := time.Now()
 	statuses, err := together(orders, func(o signed) (boxoffice.Status, error) {
-		status, err := o.buyer.Submit(ctx, o.order, o.payment)
+		status, err := o.buyer.Submit(ctx, o.payment)
 		if err != nil || !status.Status.Pending() {
 			return status, err
 		}
-		return o.buyer.Wait(ctx, o.order)
+		return o.buyer.Wait(ctx, o.payment.OrderID)
 	})
 	took := time.Since(started)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/ecdsa"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -105,7 +104,6 @@ func (w *world) close() error {
 // signed is an order with a signed payment that was not sent yet.
 type signed struct {
 	buyer   *client.Client
-	order   boxoffice.UUID
 	payment client.SignedPayment
 }
 
@@ -119,31 +117,17 @@ func (w *world) buyer(payer *ecdsa.PrivateKey) (*client.Client, error) {
 
 // sign gets a quote and signs a payment for it.
 func (w *world) sign(ctx context.Context, buyer *client.Client) (signed, error) {
-	capabilities, err := buyer.Capabilities(ctx)
+	quoted, err := buyer.Quote(ctx, boxoffice.JobOpen{Objective: "a figure"}, boxoffice.NewUUID())
 	if err != nil {
 		return signed{}, err
 	}
-	purchase := client.Purchase{
-		Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"a figure"}`),
-		RequestKey: boxoffice.NewUUID(), Max: price,
-	}
-	quoted, err := buyer.Quote(ctx, purchase.Action, purchase.Input, purchase.RequestKey)
-	if err != nil {
-		return signed{}, err
-	}
-	offer, _, err := buyer.Challenge(ctx, quoted.Order.ID)
-	if err != nil {
-		return signed{}, err
-	}
-	payment, err := buyer.Sign(ctx, offer, client.Intent{
-		Purchase: purchase, Capabilities: capabilities, Order: quoted.Order, Created: quoted.Created,
-	})
-	return signed{buyer, quoted.Order.ID, payment}, err
+	payment, err := buyer.Sign(ctx, quoted.Order.ID, client.Purchase{Max: price})
+	return signed{buyer, payment}, err
 }
 
 // submit sends all payments at the same time.
 func submit(ctx context.Context, orders []signed) ([]boxoffice.Status, error) {
-	return together(orders, func(o signed) (boxoffice.Status, error) { return o.buyer.Submit(ctx, o.order, o.payment) })
+	return together(orders, func(o signed) (boxoffice.Status, error) { return o.buyer.Submit(ctx, o.payment) })
 }
 
 // together calls do for all orders at the same time.
