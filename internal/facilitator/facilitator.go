@@ -1,13 +1,14 @@
 // Package facilitator settles the payments of other x402 servers: /verify,
 // /settle and /supported of the x402 specification, version 2 §7, for scheme
-// exact with the transfer method permit2. What is submitted is saved as an
-// intent among our own, so it shares our batches and our guarantees.
+// exact with the transfer method permit2. Such a payment is a submission. It is
+// saved as an intent like the payments of our own orders, and shares their
+// transactions and guarantees.
 //
-// A payment is known by its chain, owner and Permit2 nonce. Submitting the same
-// payload again, however often and whenever, gets the one outcome that it has;
-// another payload with the same nonce is refused. Whoever cannot tell a repeated
-// payment from a new one would serve twice: where TellOnce is set, one caller
-// alone is told that a payment is settled.
+// A submission is known by its chain, owner and Permit2 nonce. The same payload
+// has one outcome, however often it is submitted; another payload with the same
+// nonce is refused. A server that keeps no record of what it served cannot tell a
+// repeated payment from a new one and would serve twice for it: with TellOnce
+// only one caller gets the answer that the payment is settled.
 package facilitator
 
 import (
@@ -26,44 +27,49 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// The outcomes of a Store that are not failures of it.
+// Errors of a Store that are outcomes.
 var (
 	ErrNotFound    = errors.New("facilitator: no such payment was submitted")
-	ErrPermitTaken = errors.New("facilitator: the permit is bound to an order of this service")
+	ErrPermitTaken = errors.New("facilitator: the permit belongs to an order of this service")
 )
 
-// Store is what the facilitator keeps. Every method is one transaction.
+// Store saves submissions. Every method is one transaction.
 type Store interface {
-	// Submitted returns the payment that was submitted with the permit's owner
-	// and nonce, or ErrNotFound.
+	// Submitted returns the payment that was submitted with the permit's owner and
+	// nonce, or ErrNotFound.
 	Submitted(ctx context.Context, chainID uint64, permit payment.Permit) (payment.Intent, error)
-	// Submit saves a payment with the requirements that it was submitted with,
-	// unless one with its owner and nonce was before; it returns the one that is
-	// saved. It returns ErrPermitTaken if the nonce pays for an order of our own.
-	Submit(ctx context.Context, intent payment.Intent, requirements []byte) (payment.Intent, error)
-	// LastTransaction returns the transaction that was last broadcast for a
-	// payment under way, nil if there is none.
+	// Submit saves a submission, unless one with its owner and nonce is saved; it
+	// returns the saved one. It returns ErrPermitTaken if the nonce pays for an
+	// order of our own.
+	Submit(ctx context.Context, intent payment.Intent) (payment.Intent, error)
+	// LastTransaction returns the newest transaction of the open slot that carries
+	// an intent, nil if none does.
 	LastTransaction(ctx context.Context, intentID boxoffice.UUID) (*common.Hash, error)
-	// Answered returns the caller who was told that the payment is settled, "" if
-	// nobody was.
-	Answered(ctx context.Context, intentID boxoffice.UUID) (caller string, err error)
-	// Answer notes that caller is told, before it is. It reports whether caller
-	// may be: nobody else was.
-	Answer(ctx context.Context, intentID boxoffice.UUID, caller string) (bool, error)
-	// Unanswer takes the note back: caller could not be told.
-	Unanswer(ctx context.Context, intentID boxoffice.UUID, caller string) error
+	// AnsweredCaller returns the caller to which we answered that the submission is
+	// settled, "" if none.
+	AnsweredCaller(ctx context.Context, submissionID boxoffice.UUID) (caller string, err error)
+	// ReserveAnswer saves that caller gets the answer that the submission is
+	// settled. It reports false if another caller got it.
+	ReserveAnswer(ctx context.Context, submissionID boxoffice.UUID, caller string) (bool, error)
+	// ReleaseAnswer undoes ReserveAnswer, because the answer could not be sent.
+	ReleaseAnswer(ctx context.Context, submissionID boxoffice.UUID, caller string) error
+}
+
+// Verifier checks a payment. One that fails a check is a *payment.Rejection.
+type Verifier interface {
+	VerifyPermit(ctx context.Context, requirements x402.Requirements, paid *x402.Payment) (payment.Verified, error)
 }
 
 // Config is what a Facilitator needs.
 type Config struct {
 	ChainID    uint64
 	Store      Store
-	Verifier   *payment.Verifier
+	Verifier   Verifier
 	Signer     common.Address   // pays the gas
 	Assets     []common.Address // the tokens that are settled
-	Recipients []common.Address // who may be paid; empty: everybody
+	Recipients []common.Address // the addresses that may be paid; empty: any
 	Wait       time.Duration    // how long /settle waits for the outcome
-	TellOnce   bool             // whether success is told to one caller alone
+	TellOnce   bool             // whether only one caller gets the answer that a payment is settled
 	Accepted   func()           // called after a payment was saved: wakes the settler
 	Now        func() time.Time
 	Log        *slog.Logger
@@ -76,13 +82,12 @@ type Facilitator struct {
 	decided chan struct{} // closed at the next decision
 }
 
-// New returns a Facilitator. A settler has to run over the same store.
+// New returns a Facilitator. A settler has to run on the same store.
 func New(c Config) *Facilitator {
 	return &Facilitator{Config: c, decided: make(chan struct{})}
 }
 
-// Decided tells the facilitator that payments were decided: it answers the calls
-// that wait.
+// Decided wakes the calls that wait, because payments were decided.
 func (f *Facilitator) Decided() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,7 +101,7 @@ func (f *Facilitator) nextDecision() <-chan struct{} {
 	return f.decided
 }
 
-// Supported says what the facilitator settles.
+// Supported returns what the facilitator settles.
 func (f *Facilitator) Supported() x402.Supported {
 	return x402.Supported{
 		Kinds: []x402.Kind{{
@@ -108,9 +113,9 @@ func (f *Facilitator) Supported() x402.Supported {
 	}
 }
 
-// submission is a request that was read.
+// submission is a request to verify or settle a payment.
 type submission struct {
-	paid         x402.Payment // Raw holds the members that we know; Hash is over all that was sent
+	paid         x402.Payment // Raw holds the members that we know; Hash is over everything that was sent
 	requirements x402.Requirements
 }
 
@@ -121,8 +126,8 @@ func (s *submission) permit() payment.Permit {
 
 func (s *submission) payer() string { return s.permit().From.Hex() }
 
-// read reads a request. Members that we do not know are passed over, since they
-// are between the other server and its client; the digest covers them.
+// read decodes a request. It ignores unknown members, because they concern only
+// the other server and its client; the hash covers them.
 func (f *Facilitator) read(request x402.FacilitatorRequest) (*submission, *payment.Rejection) {
 	s := new(submission)
 	digest, err := boxoffice.HashJSON(request.PaymentPayload)
@@ -145,11 +150,11 @@ func (f *Facilitator) read(request x402.FacilitatorRequest) (*submission, *payme
 		return nil, refuse(x402.ReasonPayload, "paymentPayload is malformed")
 	}
 	s.paid.Hash = digest
-	return s, f.mayPay(s)
+	return s, f.checkTerms(s)
 }
 
-// mayPay refuses what this facilitator does not settle for anybody.
-func (f *Facilitator) mayPay(s *submission) *payment.Rejection {
+// checkTerms refuses what this facilitator does not settle.
+func (f *Facilitator) checkTerms(s *submission) *payment.Rejection {
 	terms := s.requirements
 	switch {
 	case s.paid.X402Version != x402.Version:
@@ -174,9 +179,9 @@ func refuse(reason x402.Reason, detail string) *payment.Rejection {
 	return &payment.Rejection{Reason: reason, Detail: detail}
 }
 
-// Verify says whether a payment would settle, for a caller as in Settle. One
-// that was submitted before would, until somebody was told that it is settled:
-// its server may not have heard the outcome, and asks again from the start. An
+// Verify returns whether a payment would settle. A payment that was submitted
+// before is valid until another caller got the answer that it is settled: its
+// server may not have received the outcome and starts again with /verify. An
 // error means that the chain or the store did not answer.
 func (f *Facilitator) Verify(ctx context.Context, request x402.FacilitatorRequest, caller Caller) (x402.Verification, error) {
 	s, refused := f.read(request)
@@ -202,8 +207,8 @@ func (f *Facilitator) Verify(ctx context.Context, request x402.FacilitatorReques
 	return x402.Verification{IsValid: true, Payer: s.payer()}, nil
 }
 
-// verifyAgain returns why a payment that was submitted before is not valid any
-// more, nil if it is.
+// verifyAgain returns why a payment that was submitted before is no longer valid,
+// nil if it is valid.
 func (f *Facilitator) verifyAgain(ctx context.Context, s *submission, intent *payment.Intent, caller Caller) error {
 	switch {
 	case intent.PayloadHash != s.paid.Hash:
@@ -211,8 +216,8 @@ func (f *Facilitator) verifyAgain(ctx context.Context, s *submission, intent *pa
 	case intent.Evidence == nil && intent.State == payment.Failed:
 		return refuse(x402.Reason(intent.Reason), "this payment was submitted and failed")
 	}
-	told, err := f.Store.Answered(ctx, intent.ID)
-	if err == nil && told != "" && told != string(caller) {
+	answered, err := f.Store.AnsweredCaller(ctx, intent.SubmissionID)
+	if err == nil && answered != "" && answered != string(caller) {
 		return served
 	}
 	return err
@@ -220,14 +225,14 @@ func (f *Facilitator) verifyAgain(ctx context.Context, s *submission, intent *pa
 
 var (
 	otherPayload = refuse(x402.ReasonOtherPayload, "another payload with this owner and nonce was submitted before")
-	served       = refuse(x402.ReasonNonceSpent, "this payment is settled, and another call was told so")
+	served       = refuse(x402.ReasonNonceSpent, "this payment is settled, and another call got that answer")
 )
 
 func invalid(s *submission, why *payment.Rejection) x402.Verification {
 	return x402.Verification{InvalidReason: onTheWire(why.Reason), InvalidMessage: why.Detail, Payer: s.payer()}
 }
 
-// onTheWire says in the official facilitators' words what they have a word for.
+// onTheWire returns the reason that official facilitators use for the same.
 func onTheWire(reason x402.Reason) x402.Reason {
 	if reason == x402.ReasonNonceSpent {
 		return x402.ReasonInvalidNonce

@@ -3,7 +3,6 @@ package facilitator
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,12 +13,12 @@ import (
 	"boxoffice/x402"
 )
 
-// Caller is who asks. A server that remembers what
-// it served names itself and the sale with an Idempotency-Key, and is told again
-// as often as it asks.
+// Caller identifies who calls. A server that keeps a record of what it served
+// sends an Idempotency-Key, which is the same whenever it repeats the call.
 type Caller string
 
-// Named returns the caller with an Idempotency-Key, a new one without.
+// Named returns the caller with an Idempotency-Key; without a key every call
+// has another caller.
 func Named(key string) Caller {
 	if key == "" {
 		return Caller("call:" + boxoffice.NewUUID())
@@ -27,28 +26,31 @@ func Named(key string) Caller {
 	return Caller(fmt.Sprintf("key:%x", sha256.Sum256([]byte(key))))
 }
 
-func (c Caller) remembers() bool { return strings.HasPrefix(string(c), "key:") }
+func (c Caller) hasKey() bool { return strings.HasPrefix(string(c), "key:") }
 
-// Settle settles a payment, waits a moment for its outcome and tells it. A
-// payment that is under way after that is ReasonPending; the same call again
-// tells what has become of it. An error means that the chain or the store did
-// not answer, or the error is tell's: nothing is lost, and the same call is to
-// be made again.
+// Settle settles a payment, waits at most Wait for its outcome and sends it with
+// send. A payment that is still pending then is answered ReasonPending; the same
+// call later gets its outcome. An error means that the chain or the store did not
+// answer, or that send failed: nothing is lost, and the caller makes the same call
+// again.
 //
-//  1. The same payload again is the same payment; another payload with its owner
-//     and nonce is refused.
-//  2. Everything is verified. A payment that is refused here leaves no trace.
-//  3. The intent is saved. From here on the settler owns it; a caller that goes
-//     away changes nothing.
-//  4. The first caller who is told that it is settled is noted. Where TellOnce
-//     is set nobody else is told, unless that one could not be.
-func (f *Facilitator) Settle(ctx context.Context, request x402.FacilitatorRequest, caller Caller, tell func(x402.Settlement) error) error {
+//  1. The same payload again is the same payment. Another payload with the same
+//     owner and nonce is refused.
+//  2. The payment is verified. Nothing is saved about one that is refused.
+//  3. The intent is saved. The settler settles it, also if the caller disconnects.
+//  4. The first caller that gets the answer "settled" is saved before the answer is
+//     sent. With TellOnce no other caller gets it, unless sending it failed.
+func (f *Facilitator) Settle(
+	ctx context.Context, request x402.FacilitatorRequest, caller Caller, send func(x402.Settlement) error,
+) error {
 	s, refused := f.read(request)
 	if s == nil {
-		return tell(x402.Settlement{ErrorReason: refused.Reason, ErrorMessage: refused.Detail, Network: x402.Network(f.ChainID)})
+		return send(x402.Settlement{
+			ErrorReason: refused.Reason, ErrorMessage: refused.Detail, Network: x402.Network(f.ChainID),
+		})
 	}
 	if refused != nil {
-		return tell(f.failure(s, refused))
+		return send(f.failure(s, refused))
 	}
 	intent, err := f.Store.Submitted(ctx, f.ChainID, s.permit())
 	if errors.Is(err, ErrNotFound) {
@@ -58,7 +60,7 @@ func (f *Facilitator) Settle(ctx context.Context, request x402.FacilitatorReques
 		err = otherPayload
 	}
 	if rejection, ok := errors.AsType[*payment.Rejection](err); ok {
-		return tell(f.failure(s, rejection))
+		return send(f.failure(s, rejection))
 	}
 	if err != nil {
 		return err
@@ -68,58 +70,60 @@ func (f *Facilitator) Settle(ctx context.Context, request x402.FacilitatorReques
 	case err != nil:
 		return err
 	case !answer.Success:
-		return tell(answer)
+		return send(answer)
 	}
-	return f.tellSettled(ctx, s, answer, intent.ID, caller, tell)
+	return f.sendSettled(ctx, s, answer, intent.SubmissionID, caller, send)
 }
 
-// tellSettled tells a caller that the payment is settled, if it may know.
-func (f *Facilitator) tellSettled(ctx context.Context, s *submission, answer x402.Settlement, id boxoffice.UUID, caller Caller, tell func(x402.Settlement) error) error {
-	free, err := f.Store.Answer(ctx, id, string(caller))
-	if err == nil && !free && f.TellOnce {
-		return tell(f.failure(s, served))
+// sendSettled answers a caller that the payment is settled, if this caller may get
+// that answer. A caller without a key cannot repeat its call, so what it could not
+// receive is left to the next one.
+func (f *Facilitator) sendSettled(
+	ctx context.Context, s *submission, answer x402.Settlement, id boxoffice.UUID, caller Caller, send func(x402.Settlement) error,
+) error {
+	reserved, err := f.Store.ReserveAnswer(ctx, id, string(caller))
+	if err == nil && !reserved && f.TellOnce {
+		return send(f.failure(s, served))
 	}
 	if err == nil {
-		err = tell(answer)
+		err = send(answer)
 	}
-	if err != nil && !caller.remembers() {
-		err = errors.Join(err, f.Store.Unanswer(context.WithoutCancel(ctx), id, string(caller)))
+	if err != nil && !caller.hasKey() {
+		err = errors.Join(err, f.Store.ReleaseAnswer(context.WithoutCancel(ctx), id, string(caller)))
 	}
 	return err
 }
 
-// accept verifies and saves a payment. The one it returns may be another, with
-// the same owner and nonce, that was faster.
+// accept verifies and saves a payment. If another call saved one with the same
+// owner and nonce first, accept returns that one.
 func (f *Facilitator) accept(ctx context.Context, s *submission) (payment.Intent, error) {
 	verified, err := f.Verifier.VerifyPermit(ctx, s.requirements, &s.paid)
 	if err != nil {
-		// Its twin may have been faster, and be what speaks against it now.
+		// Another call with the same payment may have been first, and be the reason
+		// for the rejection: it has spent the nonce, for one.
 		if earlier, found := f.Store.Submitted(ctx, f.ChainID, s.permit()); found == nil {
 			return earlier, nil
 		}
 		return payment.Intent{}, err
 	}
-	requirements, err := json.Marshal(s.requirements)
-	if err != nil {
-		return payment.Intent{}, err
-	}
 	saved, err := f.Store.Submit(ctx, payment.Intent{
-		ID: boxoffice.NewUUID(), OrderID: boxoffice.NewUUID(), ChainID: f.ChainID, Permit: verified.Permit, FromBlock: verified.Block,
-		Payload: s.paid.Raw, PayloadHash: s.paid.Hash, SubmittedAt: boxoffice.At(f.Now()), Progress: payment.Progress{State: payment.Waiting},
-	}, requirements)
+		ID: boxoffice.NewUUID(), SubmissionID: boxoffice.NewUUID(), ChainID: f.ChainID, Permit: verified.Permit,
+		Payload: s.paid.Raw, PayloadHash: s.paid.Hash, FromBlock: verified.Block, SubmittedAt: boxoffice.At(f.Now()),
+		Progress: payment.Progress{State: payment.Waiting},
+	})
 	if errors.Is(err, ErrPermitTaken) {
 		return payment.Intent{}, refuse(x402.ReasonOtherPayload, "this owner and nonce pay for something else")
 	}
 	if err != nil {
 		return payment.Intent{}, err
 	}
-	f.Log.InfoContext(ctx, "payment submitted", "intent", saved.ID, "payTo", verified.Permit.Witness.To, "asset", verified.Permit.Permitted.Token)
+	f.Log.InfoContext(ctx, "payment submitted", "intent", saved.ID, "submission", saved.SubmissionID, "payTo", verified.Permit.Witness.To, "asset", verified.Permit.Permitted.Token)
 	f.Accepted()
 	return saved, nil
 }
 
-// pollEvery is how often a call that waits looks for a decision of another
-// process.
+// pollEvery is how often a waiting call reads the store, because another process
+// may have decided the payment.
 const pollEvery = 500 * time.Millisecond
 
 func (f *Facilitator) await(ctx context.Context, s *submission) (x402.Settlement, error) {
@@ -147,7 +151,7 @@ func (f *Facilitator) await(ctx context.Context, s *submission) (x402.Settlement
 	}
 }
 
-// outcome is the answer about a payment that is decided.
+// outcome returns the answer about a decided payment.
 func (f *Facilitator) outcome(s *submission, intent *payment.Intent) (answer x402.Settlement, known bool) {
 	switch {
 	case intent.Evidence != nil: // also if the chain took it back: it is sent again
@@ -161,14 +165,14 @@ func (f *Facilitator) outcome(s *submission, intent *payment.Intent) (answer x40
 	return x402.Settlement{}, false
 }
 
-// pending is the answer about a payment that is not decided yet. Servers of the
-// official packages ask again at once if it names a transaction.
+// pending returns the answer about a payment that is not decided yet. Servers of
+// the official packages repeat the call at once if it names a transaction.
 func (f *Facilitator) pending(ctx context.Context, s *submission, id boxoffice.UUID) (x402.Settlement, error) {
 	last, err := f.Store.LastTransaction(ctx, id)
 	if err != nil {
 		return x402.Settlement{}, err
 	}
-	answer := f.failure(s, refuse(x402.ReasonPending, "the payment is under way; send the same request again to learn its outcome"))
+	answer := f.failure(s, refuse(x402.ReasonPending, "the payment is pending; send the same request again to get its outcome"))
 	if last != nil {
 		answer.Transaction = last.Hex()
 	}

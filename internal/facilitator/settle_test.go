@@ -90,9 +90,9 @@ func settledPayment(t *testing.T, store *sqlite.Store, terms x402.Requirements, 
 		t.Fatal(err)
 	}
 	saved, err := store.Submit(t.Context(), payment.Intent{
-		ID: boxoffice.NewUUID(), OrderID: boxoffice.NewUUID(), ChainID: 1, SubmittedAt: 1, Progress: payment.Progress{State: payment.Waiting},
+		ID: boxoffice.NewUUID(), SubmissionID: boxoffice.NewUUID(), ChainID: 1, SubmittedAt: 1, Progress: payment.Progress{State: payment.Waiting},
 		Permit: payment.Permit{Authorization: authorization, Signature: signature}, Payload: payload, PayloadHash: hash,
-	}, marshal(t, terms))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

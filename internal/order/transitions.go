@@ -64,7 +64,7 @@ func Begin(record *Record, intent *payment.Intent) Change {
 }
 
 // settle returns what a change of an order's last payment changes of the order,
-// false if nothing.
+// false if nothing. A submission pays for no order.
 func settle(orderID boxoffice.UUID, moved payment.Change, at boxoffice.Timestamp) (change Change, moves bool) {
 	change = Change{
 		OrderID: orderID,
@@ -74,7 +74,7 @@ func settle(orderID boxoffice.UUID, moved payment.Change, at boxoffice.Timestamp
 	if change.To.Status == boxoffice.Paid {
 		change.To.PaidAt = &at
 	}
-	return change, change.From.Status != change.To.Status
+	return change, orderID != "" && change.From.Status != change.To.Status
 }
 
 // statusWith returns the status of an order with its last payment.

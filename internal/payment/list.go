@@ -43,7 +43,8 @@ type Gas struct {
 // PaymentEntry is an intent with every transaction that was signed for it.
 type PaymentEntry struct {
 	ID           boxoffice.UUID       `json:"id"`
-	OrderID      boxoffice.UUID       `json:"orderId"`
+	OrderID      boxoffice.UUID       `json:"orderId,omitempty"`      // it pays for an order
+	SubmissionID boxoffice.UUID       `json:"submissionId,omitempty"` // or another server submitted it to our facilitator
 	State        State                `json:"state"`
 	Reason       string               `json:"reason,omitempty"`
 	Final        bool                 `json:"final"`

@@ -47,15 +47,16 @@ const (
 	Failed  State = "failed"  // not settled; Reason says why
 )
 
-// Intent is an accepted payment for an order.
+// Intent is an accepted payment: for an order, or a submission of another server.
 type Intent struct {
 	ID             boxoffice.UUID
-	OrderID        boxoffice.UUID
+	OrderID        boxoffice.UUID // empty for a submission
+	SubmissionID   boxoffice.UUID // empty for an order
 	ChainID        uint64
 	Permit         Permit
 	Payload        []byte         // canonical JSON of the signed x402 payload; never logged or answered
 	PayloadHash    boxoffice.Hash // SHA-256 of Payload
-	QuoteSignature boxoffice.Signature
+	QuoteSignature boxoffice.Signature // zero for a submission
 	FromBlock      uint64 // the newest block when it was verified: its nonce was free then
 	SubmittedAt    boxoffice.Timestamp
 	Progress

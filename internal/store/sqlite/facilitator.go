@@ -2,17 +2,13 @@ package sqlite
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/google/uuid"
 
 	"boxoffice"
 	"boxoffice/internal/facilitator"
-	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/remote"
 )
@@ -40,24 +36,12 @@ func (s *Store) ClearExposed(ctx context.Context, intentID boxoffice.UUID) error
 	})
 }
 
-// foreignRequester is the requester of the orders that payments of other servers
-// are. No token hashes to it.
-const foreignRequester = "0000000000000000000000000000000000000000000000000000000000000000"
+const selectSubmitted = `
+	SELECT ` + intentColumns + ` FROM permits p JOIN intents i ON i.submission_id = p.submission_id
+	WHERE p.chain_id = ? AND p.owner = ? AND p.nonce = ?`
 
-// permitKey is the request_key of a permit: one order for each, whoever asks.
-func permitKey(chainID uint64, permit payment.Permit) boxoffice.UUID {
-	hash := sha256.Sum256(fmt.Appendf(nil, "boxoffice-permit-v1\x00%d\x00%s\x00%s", chainID, text{permit.From}, permit.Nonce))
-	id := uuid.UUID(hash[:16])
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8, RFC 9562
-	return boxoffice.UUID(id.String())
-}
-
-const selectForeign = `
-	SELECT ` + intentColumns + ` FROM orders o JOIN intents i ON i.id = o.intent_id
-	WHERE o.requester = ? AND o.request_key = ?`
-
-func foreignIntent(ctx context.Context, db querier, chainID uint64, permit payment.Permit) (payment.Intent, error) {
-	intent, err := scanIntent(db.QueryRowContext(ctx, selectForeign, foreignRequester, permitKey(chainID, permit)))
+func submitted(ctx context.Context, db querier, chainID uint64, permit payment.Permit) (payment.Intent, error) {
+	intent, err := scanIntent(db.QueryRowContext(ctx, selectSubmitted, chainID, text{permit.From}, text{permit.Nonce}))
 	if errors.Is(err, sql.ErrNoRows) {
 		return payment.Intent{}, facilitator.ErrNotFound
 	}
@@ -66,39 +50,35 @@ func foreignIntent(ctx context.Context, db querier, chainID uint64, permit payme
 
 // Submitted implements facilitator.Store.
 func (s *Store) Submitted(ctx context.Context, chainID uint64, permit payment.Permit) (payment.Intent, error) {
-	intent, err := foreignIntent(ctx, s.readers, chainID, permit)
+	intent, err := submitted(ctx, s.readers, chainID, permit)
 	return intent, named(ctx, "read submitted payment", err)
 }
 
 // Submit implements facilitator.Store.
-func (s *Store) Submit(ctx context.Context, intent payment.Intent, requirements []byte) (saved payment.Intent, err error) {
+func (s *Store) Submit(ctx context.Context, intent payment.Intent) (saved payment.Intent, err error) {
 	err = s.write(ctx, "submit payment", func(tx *sql.Tx) error {
-		created, err := affects(ctx, tx, `
-			INSERT INTO orders (id, requester, request_key, status, quote, input, submitted_hash, requirements, created_at)
-			VALUES (?, ?, ?, 'quoted', '{}', '{}', ?, ?, ?)
-			ON CONFLICT (requester, request_key) DO NOTHING`,
-			intent.OrderID, foreignRequester, permitKey(intent.ChainID, intent.Permit), text{intent.PayloadHash}, string(requirements), intent.SubmittedAt)
+		if _, err := tx.ExecContext(ctx, "INSERT INTO submissions (id) VALUES (?)", intent.SubmissionID); err != nil {
+			return err
+		}
+		permit := intent.Permit
+		free, err := affects(ctx, tx, `
+			INSERT INTO permits (chain_id, owner, nonce, submission_id) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			intent.ChainID, text{permit.From}, text{permit.Nonce}, intent.SubmissionID)
 		if err != nil {
 			return err
 		}
-		if created {
-			if err := changeOrder(ctx, tx, order.Change{
-				OrderID: intent.OrderID, From: order.Stage{Status: boxoffice.Quoted},
-				To: order.Stage{Status: boxoffice.PaymentPending, IntentID: &intent.ID},
-			}); err != nil {
-				return err
-			}
-			if err := insertIntent(ctx, tx, intent); err != nil {
-				return err
-			}
+		if !free {
+			return facilitator.ErrPermitTaken
 		}
-		saved, err = foreignIntent(ctx, tx, intent.ChainID, intent.Permit)
-		return err
+		return insertIntent(ctx, tx, intent)
 	})
-	if errors.Is(err, order.ErrPermitTaken) {
-		err = facilitator.ErrPermitTaken
+	if errors.Is(err, facilitator.ErrPermitTaken) {
+		earlier, found := s.Submitted(ctx, intent.ChainID, intent.Permit)
+		if !errors.Is(found, facilitator.ErrNotFound) {
+			return earlier, found
+		}
 	}
-	return saved, err
+	return intent, err
 }
 
 // LastTransaction implements facilitator.Store.
@@ -113,31 +93,27 @@ func (s *Store) LastTransaction(ctx context.Context, intentID boxoffice.UUID) (h
 	return &last, named(ctx, "read last transaction", err)
 }
 
-// Answered implements facilitator.Store.
-func (s *Store) Answered(ctx context.Context, intentID boxoffice.UUID) (caller string, err error) {
-	err = s.readers.QueryRowContext(ctx, "SELECT caller FROM answers WHERE intent_id = ?", intentID).Scan(&caller)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
-	return caller, named(ctx, "read answer", err)
+// AnsweredCaller implements facilitator.Store.
+func (s *Store) AnsweredCaller(ctx context.Context, submissionID boxoffice.UUID) (string, error) {
+	var caller *string
+	err := s.readers.QueryRowContext(ctx, "SELECT caller FROM submissions WHERE id = ?", submissionID).Scan(&caller)
+	return orZero(caller), named(ctx, "read answered caller", err)
 }
 
-// Answer implements facilitator.Store.
-func (s *Store) Answer(ctx context.Context, intentID boxoffice.UUID, caller string) (taken bool, err error) {
-	err = s.write(ctx, "answer payment", func(tx *sql.Tx) error {
-		// The update changes nothing, but counts as a row if it is the same caller's.
-		taken, err = affects(ctx, tx, `
-			INSERT INTO answers (intent_id, caller) VALUES (?, ?)
-			ON CONFLICT DO UPDATE SET caller = caller WHERE caller = excluded.caller`, intentID, caller)
+// ReserveAnswer implements facilitator.Store.
+func (s *Store) ReserveAnswer(ctx context.Context, submissionID boxoffice.UUID, caller string) (reserved bool, err error) {
+	err = s.write(ctx, "reserve answer", func(tx *sql.Tx) error {
+		reserved, err = affects(ctx, tx, `
+			UPDATE submissions SET caller = ?1 WHERE id = ?2 AND (caller IS NULL OR caller = ?1)`, caller, submissionID)
 		return err
 	})
-	return taken, err
+	return reserved, err
 }
 
-// Unanswer implements facilitator.Store.
-func (s *Store) Unanswer(ctx context.Context, intentID boxoffice.UUID, caller string) error {
-	return s.write(ctx, "take answer back", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM answers WHERE intent_id = ? AND caller = ?", intentID, caller)
+// ReleaseAnswer implements facilitator.Store.
+func (s *Store) ReleaseAnswer(ctx context.Context, submissionID boxoffice.UUID, caller string) error {
+	return s.write(ctx, "release answer", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE submissions SET caller = NULL WHERE id = ? AND caller = ?", submissionID, caller)
 		return err
 	})
 }

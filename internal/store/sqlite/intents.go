@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"math/big"
 
@@ -13,13 +14,15 @@ import (
 	"boxoffice/x402"
 )
 
-const intentColumns = `i.id, i.order_id, i.chain_id, i.payload, i.payload_hash, i.quote_signature, i.state, i.reason, i.final,
+const intentColumns = `i.id, i.order_id, i.submission_id, i.chain_id, i.payload, i.payload_hash, i.quote_signature, i.state, i.reason, i.final,
 	i.slot_id, i.from_block, i.reverts, i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
 
 // intentRow is the columns of an intent, all of them NULL where an outer join
 // found none.
 type intentRow struct {
-	id, orderID    *boxoffice.UUID
+	id             *boxoffice.UUID
+	orderID        *boxoffice.UUID
+	submissionID   *boxoffice.UUID
 	chainID        *uint64
 	payload        *string
 	payloadHash    boxoffice.Hash
@@ -39,7 +42,7 @@ type intentRow struct {
 
 func (r *intentRow) columns() []any {
 	return []any{
-		&r.id, &r.orderID, &r.chainID, &r.payload, intoText{&r.payloadHash}, intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final,
+		&r.id, &r.orderID, &r.submissionID, &r.chainID, &r.payload, intoText{&r.payloadHash}, intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final,
 		&r.slotID, &r.fromBlock, &r.reverts, intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
 	}
 }
@@ -48,6 +51,7 @@ func (r *intentRow) intent() (payment.Intent, error) {
 	intent := payment.Intent{
 		ID:             orZero(r.id),
 		OrderID:        orZero(r.orderID),
+		SubmissionID:   orZero(r.submissionID),
 		ChainID:        orZero(r.chainID),
 		Payload:        []byte(orZero(r.payload)),
 		PayloadHash:    r.payloadHash,
@@ -88,8 +92,8 @@ const (
 		WHERE i.state = 'waiting' AND i.chain_id = ?
 		ORDER BY i.submitted_at, i.id LIMIT ?`
 	selectUnresolved = `
-		SELECT ` + intentColumns + ` FROM intents i JOIN orders o ON o.id = i.order_id AND o.intent_id = i.id
-		WHERE i.state = 'failed' AND i.final = 0 AND i.chain_id = ?
+		SELECT ` + intentColumns + ` FROM intents i LEFT JOIN orders o ON o.id = i.order_id
+		WHERE i.state = 'failed' AND i.final = 0 AND i.chain_id = ? AND (i.submission_id IS NOT NULL OR o.intent_id = i.id)
 		ORDER BY i.submitted_at, i.id LIMIT ?`
 	selectSettled = `
 		SELECT ` + intentColumns + ` FROM intents i
@@ -99,6 +103,22 @@ const (
 		SELECT amount FROM intents
 		WHERE owner = ? AND token = ? AND chain_id = ? AND state IN ('waiting', 'sent')`
 )
+
+func insertIntent(ctx context.Context, tx *sql.Tx, intent payment.Intent) error {
+	permit := intent.Permit
+	var quoteSignature any
+	if intent.OrderID != "" {
+		quoteSignature = text{intent.QuoteSignature}
+	}
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO intents (id, order_id, submission_id, chain_id, owner, nonce, token, amount, payload, payload_hash,
+		                     quote_signature, state, from_block, submitted_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		intent.ID, unlessEmpty(intent.OrderID), unlessEmpty(intent.SubmissionID), intent.ChainID, text{permit.From},
+		text{permit.Nonce}, text{permit.Permitted.Token}, text{permit.Permitted.Amount}, string(intent.Payload),
+		text{intent.PayloadHash}, quoteSignature, intent.State, intent.FromBlock, intent.SubmittedAt)
+	return err
+}
 
 // Waiting implements payment.Store.
 func (s *Store) Waiting(ctx context.Context, chainID uint64, limit int) ([]payment.Intent, error) {

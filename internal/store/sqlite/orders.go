@@ -101,6 +101,17 @@ func (s *Store) BeginPayment(ctx context.Context, intent payment.Intent, change 
 		if err := changeOrder(ctx, tx, change); err != nil {
 			return err
 		}
+		// The permit may be the order's already, by a payment that failed.
+		ours, err := affects(ctx, tx, `
+			INSERT INTO permits (chain_id, owner, nonce, order_id) VALUES (?, ?, ?, ?)
+			ON CONFLICT (chain_id, owner, nonce) DO UPDATE SET order_id = order_id WHERE order_id = excluded.order_id`,
+			intent.ChainID, text{intent.Permit.From}, text{intent.Permit.Nonce}, intent.OrderID)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			return order.ErrPermitTaken
+		}
 		return insertIntent(ctx, tx, intent)
 	})
 }
@@ -114,30 +125,8 @@ func changeOrder(ctx context.Context, tx *sql.Tx, change order.Change) error {
 		to.Status, to.IntentID, to.PaidAt, to.AdmittedAt, change.OrderID, from.Status, from.IntentID, from.PaidAt, from.AdmittedAt)
 }
 
-func insertIntent(ctx context.Context, tx *sql.Tx, intent payment.Intent) error {
-	permit := intent.Permit
-	ours, err := affects(ctx, tx, `
-		INSERT INTO permits (chain_id, owner, nonce, order_id) VALUES (?, ?, ?, ?)
-		ON CONFLICT (chain_id, owner, nonce) DO UPDATE SET order_id = order_id WHERE order_id = excluded.order_id`,
-		intent.ChainID, text{permit.From}, text{permit.Nonce}, intent.OrderID)
-	if err != nil {
-		return err
-	}
-	if !ours {
-		return order.ErrPermitTaken
-	}
-	_, err = tx.ExecContext(ctx, `
-		INSERT INTO intents (id, order_id, chain_id, owner, nonce, token, amount, payload, payload_hash,
-		                     quote_signature, state, from_block, submitted_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		intent.ID, intent.OrderID, intent.ChainID, text{permit.From}, text{permit.Nonce}, text{permit.Permitted.Token},
-		text{permit.Permitted.Amount}, string(intent.Payload), text{intent.PayloadHash}, text{intent.QuoteSignature},
-		intent.State, intent.FromBlock, intent.SubmittedAt)
-	return err
-}
-
 const selectUnadmitted = selectOrder + `
-	WHERE o.status = 'paid' AND o.admitted_at IS NULL AND o.requester <> '` + foreignRequester + `'
+	WHERE o.status = 'paid' AND o.admitted_at IS NULL
 	ORDER BY o.paid_at, o.id LIMIT ?`
 
 // Unadmitted implements order.Store.

@@ -41,7 +41,7 @@ func (s *Store) PaymentTotals(ctx context.Context) (totals payment.PaymentTotals
 func (s *Store) Payments(ctx context.Context, query payment.PaymentQuery) (payments []payment.PaymentEntry, err error) {
 	err = s.view(ctx, "list payments", func(tx *sql.Tx) error {
 		payments, err = collect(ctx, tx, scanPayment, `
-			SELECT id, order_id, state, coalesce(reason, ''), final, owner, token, amount, nonce, submitted_at, settled_at, tx_hash
+			SELECT id, coalesce(order_id, ''), coalesce(submission_id, ''), state, coalesce(reason, ''), final, owner, token, amount, nonce, submitted_at, settled_at, tx_hash
 			FROM intents WHERE ?1 = '' OR state = ?1 ORDER BY submitted_at DESC, id DESC LIMIT ?2`, string(query.State), query.Limit)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (s *Store) Payments(ctx context.Context, query payment.PaymentQuery) (payme
 func scanPayment(from row) (payment.PaymentEntry, error) {
 	entry := payment.PaymentEntry{Transactions: []payment.PaymentTx{}}
 	var settledBy sql.Null[string]
-	err := from.Scan(&entry.ID, &entry.OrderID, &entry.State, &entry.Reason, &entry.Final, intoText{&entry.Payer}, intoText{&entry.Asset},
+	err := from.Scan(&entry.ID, &entry.OrderID, &entry.SubmissionID, &entry.State, &entry.Reason, &entry.Final, intoText{&entry.Payer}, intoText{&entry.Asset},
 		intoText{&entry.Amount}, intoText{&entry.Nonce}, &entry.SubmittedAt, &entry.SettledAt, &settledBy)
 	if settledBy.Valid {
 		hash := common.HexToHash(settledBy.V)

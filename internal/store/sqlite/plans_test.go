@@ -24,8 +24,8 @@ func TestPlans(t *testing.T) {
 	lists := []list{
 		{"orders_unadmitted", selectUnadmitted, []any{20}},
 		{"intents_waiting", selectWaiting, []any{1, 20}},
-		{"intents_doubtful", selectUnresolved, []any{1, 20}},
-		{"intents_promised", selectCommitted, []any{"x", "x", 1}},
+		{"intents_unresolved", selectUnresolved, []any{1, 20}},
+		{"intents_committed", selectCommitted, []any{"x", "x", 1}},
 		{"intents_settled", selectSettled, []any{1, 5, 20}},
 		{"slots_open", selectSlots(openSlots), []any{1, "x"}},
 		{"schedules_due", selectDue, []any{1, 0, "", 20}},

@@ -53,8 +53,15 @@ var (
 	insertIntent = `INSERT INTO intents (id, order_id, chain_id, owner, nonce, token, amount, payload, payload_hash, quote_signature, state, submitted_at)
 		VALUES (` + id1 + `, ` + id1 + `, 1, ` + hex20 + `, '7', ` + hex20 + `, '1', '{}', ` + hex32 + `, ` + signature + `, 'waiting', 1)`
 	anotherIntent = strings.Replace(insertIntent, "("+id1, "("+id2, 1)
-	evidence      = `tx_hash = '0x` + strings.Repeat("ab", 32) + `', log_index = 0, block_number = 1, settled_at = 1`
+	submission    = `INSERT INTO submissions (id) VALUES (` + id1 + `); INSERT INTO permits VALUES (1, ` + hex20 + `, '8', NULL, ` + id1 + `)`
+	submitted     = `INSERT INTO intents (id, order_id, submission_id, chain_id, owner, nonce, token, amount, payload, payload_hash, quote_signature, state, submitted_at)
+		VALUES (` + id2 + `, NULL, ` + id1 + `, 1, ` + hex20 + `, '8', ` + hex20 + `, '1', '{}', ` + hex32 + `, NULL, 'waiting', 1)`
+	slotTwo = `INSERT INTO slots VALUES (` + id2 + `, 1, ` + hex20 + `, 1, 1, NULL);
+		INSERT INTO slot_intents (slot_id, position, intent_id) VALUES (` + id2 + `, 0, ` + id1 + `)`
+	evidence = `tx_hash = '0x` + strings.Repeat("ab", 32) + `', log_index = 0, block_number = 1, settled_at = 1`
 )
+
+func sendIn(slot string) string { return `UPDATE intents SET state = 'sent', slot_id = ` + slot }
 
 // TestSchemaRefuses tries what no program should do, past the Store.
 func TestSchemaRefuses(t *testing.T) {
@@ -76,10 +83,18 @@ func TestSchemaRefuses(t *testing.T) {
 		"an order admitted to nothing":               {[]string{settle, pay}, `UPDATE orders SET admitted_at = 1 WHERE id = ` + id1},
 		"an order with another's payment":            {nil, `UPDATE orders SET status = 'payment_pending', intent_id = ` + id1 + ` WHERE id = ` + id2},
 		"a permit that moves to another order":       {nil, `UPDATE permits SET order_id = ` + id2},
-		"a permit with a second owner":               {nil, `INSERT INTO permits VALUES (1, ` + hex20 + `, '7', ` + id2 + `)`},
-		"a permit in other digits":                   {nil, `INSERT INTO permits VALUES (1, ` + hex20 + `, '07', ` + id2 + `)`},
-		"a permit in other letters":                  {nil, `INSERT INTO permits VALUES (1, upper(` + hex20 + `), '7', ` + id2 + `)`},
+		"a permit with a second owner":               {nil, `INSERT INTO permits VALUES (1, ` + hex20 + `, '7', ` + id2 + `, NULL)`},
+		"a permit in other digits":                   {nil, `INSERT INTO permits VALUES (1, ` + hex20 + `, '07', ` + id2 + `, NULL)`},
+		"a permit in other letters":                  {nil, `INSERT INTO permits VALUES (1, upper(` + hex20 + `), '7', ` + id2 + `, NULL)`},
 		"a permit that is forgotten":                 {[]string{`PRAGMA foreign_keys = OFF`}, `DELETE FROM permits`},
+		"a permit of nothing":                        {nil, `INSERT INTO permits VALUES (1, ` + hex20 + `, '8', NULL, NULL)`},
+		"a permit of an order and a submission":      {[]string{submission}, `INSERT INTO permits VALUES (1, ` + hex20 + `, '9', ` + id2 + `, ` + id1 + `)`},
+		"a submission with the permit of an order":   {[]string{submission}, strings.Replace(submitted, "'8'", "'7'", 1)},
+		"a second payment of a submission":           {[]string{submission, submitted}, strings.Replace(submitted, "("+id2, "("+slot1, 1)},
+		"a submission with a quote approval":         {[]string{submission}, strings.Replace(submitted, "NULL, 'waiting'", signature+", 'waiting'", 1)},
+		"a payment for an order and a submission":    {[]string{submission}, strings.Replace(submitted, "NULL, "+id1, id1+", "+id1, 1)},
+		"a payment without a quote approval":         {nil, strings.Replace(anotherIntent, signature, "NULL", 1)},
+		"sent in a second slot":                      {[]string{slotTwo, sendIn(slot1)}, sendIn(id2)},
 		"a payment that begins as settled":           {nil, strings.Replace(anotherIntent, "'waiting'", "'settled'", 1)},
 		"a second payment that is alive":             {nil, anotherIntent},
 		"a payment with another's permit":            {nil, strings.ReplaceAll(insertIntent, id1, id2)},

@@ -19,8 +19,10 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/action"
+	"boxoffice/internal/facilitator"
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
+	"boxoffice/internal/payment/remote"
 	"boxoffice/internal/work"
 	"boxoffice/internal/work/engine"
 	"boxoffice/x402"
@@ -32,6 +34,8 @@ type Store interface {
 	order.SettlementStore
 	payment.Store
 	payment.Commitments
+	facilitator.Store
+	remote.Exposures
 	payment.History
 	payment.Leases
 	work.Store
@@ -51,7 +55,7 @@ func Run(t *testing.T, open Open) {
 		tests map[string]func(*testing.T, Store)
 	}{
 		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests}, {"History", historyTests},
-		{"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Cancellation", cancelTests}, {"Faults", faultTests},
+		{"Submissions", submissionTests}, {"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Cancellation", cancelTests}, {"Faults", faultTests},
 	}
 	for _, subject := range subjects {
 		t.Run(subject.name, func(t *testing.T) {
