@@ -44,7 +44,7 @@ func (p *page) payments(listed *httpapi.PaymentList) {
 			gas.GasUsed/int64(gas.Payments), gas.Payments, gas.Transactions, gas.FeesGwei/int64(gas.Payments))
 	}
 	p.gap()
-	p.row("PAYMENT", "STATE", "AGE", "AMOUNT", "PAYER", "ORDER", "TRANSACTION", "FEE CAP", "REASON")
+	p.row("PAYMENT", "STATE", "AGE", "AMOUNT", "PAYER", "PAYS FOR", "TRANSACTION", "FEE CAP", "REASON")
 	for _, entry := range listed.Payments {
 		transaction, fee := "", ""
 		if n := len(entry.Transactions); n > 0 {
@@ -53,12 +53,16 @@ func (p *page) payments(listed *httpapi.PaymentList) {
 		if entry.SettledBy != nil {
 			transaction = entry.SettledBy.Hex()
 		}
+		paysFor := "order " + string(entry.OrderID)
+		if entry.SubmissionID != "" {
+			paysFor = "submission " + string(entry.SubmissionID)
+		}
 		reason := entry.Reason
 		if reason != "" && !entry.Final {
 			reason += " (not final)"
 		}
 		p.row(string(entry.ID), string(entry.State), span(p.now.Sub(entry.SubmittedAt.Time())), entry.Amount.String(),
-			lowerHex(entry.Payer), string(entry.OrderID), transaction, fee, reason)
+			lowerHex(entry.Payer), paysFor, transaction, fee, reason)
 	}
 }
 

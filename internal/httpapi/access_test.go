@@ -202,8 +202,8 @@ func TestIDsAreReadInEitherCase(t *testing.T) {
 func TestBodyLimit(t *testing.T) {
 	s := serve(t)
 	s.flow.fail(&boxoffice.Problem{Code: boxoffice.OrderNotFound})
-	s.flow.challenge = func(boxoffice.UUID) (order.Answer, error) {
-		return order.Answer{}, &boxoffice.Problem{Code: boxoffice.QuoteExpired}
+	s.flow.challenge = func(boxoffice.UUID) (order.SubmitResult, error) {
+		return order.SubmitResult{}, &boxoffice.Problem{Code: boxoffice.QuoteExpired}
 	}
 	full := "{}" + strings.Repeat(" ", boxoffice.MaxBodyBytes-2)
 	for _, route := range protected {

@@ -155,11 +155,11 @@ func TestChallenge(t *testing.T) {
 		Accepts: []x402.Requirements{requirements()}, Quote: quotedOrder(t).Quote, ResourceURL: baseURL + submitPath,
 		Input: []byte(`{"objective":"<a> & b"}`),
 	}
-	s.flow.challenge = func(id boxoffice.UUID) (order.Answer, error) {
+	s.flow.challenge = func(id boxoffice.UUID) (order.SubmitResult, error) {
 		if id != anyID {
 			t.Errorf("id is %s", id)
 		}
-		return order.Answer{Challenge: &want}, nil
+		return order.SubmitResult{Challenge: &want}, nil
 	}
 	for _, body := range []string{"", "{}", " {\n} "} {
 		answer := s.do("POST", submitPath, body)
@@ -203,7 +203,7 @@ func TestOutcomes(t *testing.T) {
 		{boxoffice.PaymentFailed, boxoffice.PaymentStatusFailed, 200, &x402.SettleResponse{ErrorReason: string(x402.ReasonSimulation)}},
 	} {
 		want := status(t, test.state, test.payment)
-		s.flow.challenge = func(boxoffice.UUID) (order.Answer, error) { return order.Answer{Status: &want}, nil }
+		s.flow.challenge = func(boxoffice.UUID) (order.SubmitResult, error) { return order.SubmitResult{Status: &want}, nil }
 		s.flow.status = func(boxoffice.UUID) (boxoffice.Status, error) { return want, nil }
 		s.flow.pay = func(_ boxoffice.UUID, payment *x402.Payment, signature boxoffice.Signature) (boxoffice.Status, error) {
 			if payment.Payload.Payload.Authorization.From != (common.Address{0xcc}) || signature[64] != 0x1f {

@@ -207,7 +207,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		quote: func(boxoffice.Requester, boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error) {
 			return boxoffice.QuoteResponse{Created: created, Order: current.Order}, nil
 		},
-		challenge: func(boxoffice.UUID) (order.Answer, error) { return order.Answer{Status: &current}, nil },
+		challenge: func(boxoffice.UUID) (order.SubmitResult, error) { return order.SubmitResult{Status: &current}, nil },
 		status:    func(boxoffice.UUID) (boxoffice.Status, error) { return current, nil },
 	}
 	routes := map[string]struct{ method, path, body string }{

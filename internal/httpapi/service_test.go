@@ -38,7 +38,7 @@ var _ httpapi.Flow = (*order.Flow)(nil)
 // A flow answers what a test tells it, and panics where it is told nothing.
 type flow struct {
 	quote     func(boxoffice.Requester, boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error)
-	challenge func(boxoffice.UUID) (order.Answer, error)
+	challenge func(boxoffice.UUID) (order.SubmitResult, error)
 	pay       func(boxoffice.UUID, *x402.Payment, boxoffice.Signature) (boxoffice.Status, error)
 	status    func(boxoffice.UUID) (boxoffice.Status, error)
 }
@@ -47,7 +47,7 @@ func (f *flow) Quote(_ context.Context, who boxoffice.Requester, request boxoffi
 	return f.quote(who, request)
 }
 
-func (f *flow) Challenge(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (order.Answer, error) {
+func (f *flow) Challenge(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (order.SubmitResult, error) {
 	return f.challenge(id)
 }
 
@@ -64,7 +64,7 @@ func (f *flow) fail(err error) {
 	f.quote = func(boxoffice.Requester, boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error) {
 		return boxoffice.QuoteResponse{}, err
 	}
-	f.challenge = func(boxoffice.UUID) (order.Answer, error) { return order.Answer{}, err }
+	f.challenge = func(boxoffice.UUID) (order.SubmitResult, error) { return order.SubmitResult{}, err }
 	f.pay = func(boxoffice.UUID, *x402.Payment, boxoffice.Signature) (boxoffice.Status, error) {
 		return boxoffice.Status{}, err
 	}

@@ -72,9 +72,9 @@ func New(c Config) *Flow {
 	return &Flow{Config: c, admitted: make(chan struct{}, 1)}
 }
 
-// Answer is what a submit without a payment gets: a challenge if the order can
+// SubmitResult is what a submit without a payment returns: a challenge if the order can
 // be paid, else where it stands. Exactly one is set.
-type Answer struct {
+type SubmitResult struct {
 	Challenge *boxoffice.Challenge
 	Status    *boxoffice.Status
 }
@@ -192,21 +192,21 @@ func (f *Flow) Status(ctx context.Context, requester boxoffice.Requester, id box
 }
 
 // Challenge answers a submit that carries no payment (spec.md §4.4, mode 1).
-func (f *Flow) Challenge(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Answer, error) {
+func (f *Flow) Challenge(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (SubmitResult, error) {
 	record, err := f.load(ctx, requester, id)
 	if err != nil {
-		return Answer{}, err
+		return SubmitResult{}, err
 	}
 	switch record.Status {
 	case boxoffice.PaymentPending, boxoffice.Paid:
 		status := f.status(record)
-		return Answer{Status: &status}, nil
+		return SubmitResult{Status: &status}, nil
 	}
 	if err := f.mustBePayable(record); err != nil {
-		return Answer{}, err
+		return SubmitResult{}, err
 	}
 	challenge := f.challenge(record)
-	return Answer{Challenge: &challenge}, nil
+	return SubmitResult{Challenge: &challenge}, nil
 }
 
 func (f *Flow) load(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Record, error) {

@@ -54,10 +54,10 @@ type Intent struct {
 	SubmissionID   boxoffice.UUID // empty for an order
 	ChainID        uint64
 	Permit         Permit
-	Payload        []byte         // canonical JSON of the signed x402 payload; never logged or answered
-	PayloadHash    boxoffice.Hash // SHA-256 of Payload
+	Payload        []byte              // canonical JSON of the signed x402 payload; never logged or answered
+	PayloadHash    boxoffice.Hash      // SHA-256 of Payload
 	QuoteSignature boxoffice.Signature // zero for a submission
-	FromBlock      uint64 // the newest block when it was verified: its nonce was free then
+	FromBlock      uint64              // the newest block when it was verified: its nonce was free then
 	SubmittedAt    boxoffice.Timestamp
 	Progress
 }

@@ -20,6 +20,7 @@ import (
 	"boxoffice"
 	"boxoffice/internal/action"
 	"boxoffice/internal/facilitator"
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/remote"
@@ -34,6 +35,8 @@ type Store interface {
 	order.SettlementStore
 	payment.Store
 	payment.Commitments
+	payment.Costs
+	httpapi.Payments
 	facilitator.Store
 	remote.Exposures
 	payment.History
@@ -55,7 +58,7 @@ func Run(t *testing.T, open Open) {
 		tests map[string]func(*testing.T, Store)
 	}{
 		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests}, {"History", historyTests},
-		{"Submissions", submissionTests}, {"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Cancellation", cancelTests}, {"Faults", faultTests},
+		{"Submissions", submissionTests}, {"PaymentList", paymentListTests}, {"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Cancellation", cancelTests}, {"Faults", faultTests},
 	}
 	for _, subject := range subjects {
 		t.Run(subject.name, func(t *testing.T) {

@@ -24,7 +24,7 @@ var submissionTests = map[string]func(*testing.T, Store){
 		first := submission(t, 1)
 		_, err := store.Submitted(t.Context(), chainID, first.Permit)
 		wantError(t, err, facilitator.ErrNotFound)
-		for _, again := range []payment.Intent{first, first, submission(t, 1)} {
+		for _, again := range []payment.Intent{first, submission(t, 1), submission(t, 1)} {
 			saved, err := store.Submit(t.Context(), again)
 			fatal(t, err)
 			same(t, saved, first)
