@@ -25,22 +25,21 @@ import (
 
 var anvilFolder = filepath.Join("interop", "anvil")
 
-// anvil is a running Anvil with the code that Permit2 and Multicall3 have on
-// live chains, and with our proxy. It mines every transaction at once until it
-// is told otherwise.
+// anvil is a running Anvil with our x402 proxy and the code that Permit2 and Multicall3 have on live chains. It mines
+// every transaction immediately unless a test changes that.
 type anvil struct {
 	*ethclient.Client
-	demo     *demo // whose programs and folder serve here too
+	demo     *demo // for its folder and the programs that it has built
 	node     *process
 	version  string
-	plain    string // what its plain token is
+	plain    string // the name and version of the plain token
 	url      string
-	keys     []*ecdsa.PrivateKey // of accounts that hold native coin and that the node signs for
+	keys     []*ecdsa.PrivateKey // of accounts with native coin, for which the node signs too
 	creation map[string]hexutil.Bytes
-	services int // started so far
+	services int // that were started
 }
 
-// onAnvil proves every row about Anvil on one node.
+// onAnvil runs everything about Anvil on one node.
 func onAnvil(ctx context.Context, d *demo) (rows []row, err error) {
 	a, err := startAnvil(ctx, d)
 	if err != nil {
@@ -57,8 +56,7 @@ func onAnvil(ctx context.Context, d *demo) (rows []row, err error) {
 	return rows, nil
 }
 
-// The chain and its accounts: one deploys, each service has a settlement key of its own, the
-// rest pays.
+// The chain and its accounts: one deploys the contracts, each service has its own settlement key, the others pay.
 const (
 	anvilChain  = 31337
 	deployer    = 0
@@ -68,7 +66,7 @@ const (
 	allAccounts = firstPayer + manyPayers
 )
 
-// startAnvil starts Anvil on a free port and builds what runs against it.
+// startAnvil starts Anvil on a free port and compiles the tokens.
 func startAnvil(ctx context.Context, d *demo) (_ *anvil, err error) {
 	a := &anvil{demo: d}
 	defer func() {
@@ -102,8 +100,8 @@ func (a *anvil) startNode(ctx context.Context) error {
 		return fmt.Errorf("want one Anvil for this machine, found %q (%v)", programs, err)
 	}
 	accounts := filepath.Join(a.demo.folder, "anvil.json")
-	a.node, err = start(exec.CommandContext(ctx, programs[0], "--host", "127.0.0.1", "--port", "0", "--chain-id", fmt.Sprint(anvilChain),
-		"--accounts", fmt.Sprint(allAccounts), "--config-out", accounts))
+	a.node, err = start(exec.CommandContext(ctx, programs[0], "--host", "127.0.0.1", "--port", "0",
+		"--chain-id", fmt.Sprint(anvilChain), "--accounts", fmt.Sprint(allAccounts), "--config-out", accounts))
 	if err != nil {
 		return err
 	}
@@ -151,7 +149,7 @@ func (a *anvil) end() error {
 	return a.node.end()
 }
 
-// call asks the node; nil is for an answer that does not matter.
+// call calls a method of the node. answer may be nil.
 func (a *anvil) call(ctx context.Context, answer any, method string, params ...any) error {
 	if err := a.Client.Client().CallContext(ctx, answer, method, params...); err != nil {
 		return fmt.Errorf("%s: %w", method, err)
@@ -159,13 +157,13 @@ func (a *anvil) call(ctx context.Context, answer any, method string, params ...a
 	return nil
 }
 
-// mine makes so many blocks.
+// mine makes blocks.
 func (a *anvil) mine(ctx context.Context, blocks int) error {
 	return a.call(ctx, nil, "anvil_mine", hexutil.Uint64(blocks))
 }
 
-// placeContracts puts the payment contracts where every chain has them. The
-// package with the code of Permit2 fills in the chain id itself.
+// placeContracts puts the payment contracts at the addresses that they have on every chain. The package with the code
+// of Permit2 inserts the chain id.
 func (a *anvil) placeContracts(ctx context.Context) error {
 	deployed, err := a.deploy(ctx, "Deployed", nil)
 	if err != nil {
@@ -176,7 +174,9 @@ func (a *anvil) placeContracts(ctx context.Context) error {
 		return err
 	}
 	code := map[common.Address]hexutil.Bytes{contracts.ExactProxyAddress: contracts.ExactProxy().Runtime}
-	for method, at := range map[string]common.Address{"permit2()": contracts.Permit2Address, "multicall3()": contracts.Multicall3Address} {
+	for method, at := range map[string]common.Address{
+		"permit2()": contracts.Permit2Address, "multicall3()": contracts.Multicall3Address,
+	} {
 		answer, err := a.CallContract(ctx, ethereum.CallMsg{To: &deployed, Data: crypto.Keccak256([]byte(method))[:4]}, nil)
 		if err != nil {
 			return err
@@ -192,11 +192,11 @@ func (a *anvil) placeContracts(ctx context.Context) error {
 			return err
 		}
 	}
-	// Live chains have had them for longer than a reorganisation is deep.
+	// On live chains these contracts are older than any reorganisation is deep.
 	return a.mine(ctx, 40)
 }
 
-// deploy creates a contract of Tokens.sol. It needs automine.
+// deploy deploys a contract of Tokens.sol. Anvil has to mine transactions immediately.
 func (a *anvil) deploy(ctx context.Context, contract string, arguments []byte) (common.Address, error) {
 	receipt, err := a.send(ctx, deployer, map[string]any{"input": append(a.creation[contract], arguments...)})
 	if err != nil {
@@ -205,8 +205,7 @@ func (a *anvil) deploy(ctx context.Context, contract string, arguments []byte) (
 	return receipt.ContractAddress, nil
 }
 
-// send sends a transaction of an account that the node signs for, and waits
-// until it is mined.
+// send sends a transaction, which the node signs, and waits until it is mined.
 func (a *anvil) send(ctx context.Context, account int, message map[string]any) (*types.Receipt, error) {
 	message["from"] = a.address(account)
 	receipt := new(types.Receipt)
@@ -221,8 +220,7 @@ func (a *anvil) address(account int) common.Address {
 	return crypto.PubkeyToAddress(a.keys[account].PublicKey)
 }
 
-// token creates a token of Tokens.sol of which the first payers hold some and let
-// Permit2 move all.
+// token deploys a token of Tokens.sol. The first payers get some of it and give Permit2 an unlimited allowance.
 func (a *anvil) token(ctx context.Context, contract string, payers int) (common.Address, error) {
 	addresses, err := abi.NewType("address[]", "", nil)
 	if err != nil {
@@ -244,7 +242,8 @@ func (a *anvil) token(ctx context.Context, contract string, payers int) (common.
 	if err != nil {
 		return common.Address{}, err
 	}
-	approve := append(crypto.Keccak256([]byte("approve(address,uint256)"))[:4], common.LeftPadBytes(contracts.Permit2Address[:], 32)...)
+	approve := crypto.Keccak256([]byte("approve(address,uint256)"))[:4]
+	approve = append(approve, common.LeftPadBytes(contracts.Permit2Address[:], 32)...)
 	approve = append(approve, common.MaxHash[:]...)
 	for n := range payers {
 		if _, err := a.send(ctx, firstPayer+n, map[string]any{"to": token, "input": hexutil.Bytes(approve)}); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 )
 
-// fault is something that Anvil does to a payment while blocks are made by hand.
+// fault is something that happens on Anvil while a payment is settled. Blocks are made only when the test says so.
 type fault struct {
 	what, result string
 	change       func(*server.Config)
@@ -29,26 +29,48 @@ func confirmations(blocks uint64) func(*server.Config) {
 	return func(c *server.Config) { c.Chain.Confirmations = blocks }
 }
 
-// faults has a payment survive each fault.
+// faults buys during each fault and checks that the payment is settled once.
 func (a *anvil) faults(ctx context.Context) (rows []row, err error) {
 	token, err := a.token(ctx, "PlainToken", 2)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range []fault{
-		{"the pool drops the transaction, then everything", "sent again, " + admitted, confirmations(2), dropped},
-		{"a reorganisation before the confirmations leaves it out", "sent again, " + admitted, confirmations(3), reorganised},
-		{"a reorganisation before the confirmations moves it to a later block", "followed there, " + admitted, confirmations(3), moved},
-		{"the chain is rolled back to before it", "sent again, " + admitted, confirmations(3), rolledBack},
-		{"a reorganisation deeper than the confirmations", "stays admitted, settled again, exactly one transfer", func(c *server.Config) {
-			c.Chain.Confirmations, c.Settlement.Recheck = 1, 100*milliseconds
-		}, takenBack},
-		{"the base fee rises to 20 times the offer", "replaced at a higher fee, " + admitted, func(c *server.Config) {
-			c.Settlement.BumpAfter = 200 * milliseconds
-		}, outbid},
-		{"the base fee rises above `max_fee_per_gas`", "no payment is taken (503) until it falls, then " + admitted + " each", func(c *server.Config) {
-			c.Settlement.BumpAfter, c.Settlement.Recheck, c.Settlement.MaxFeePerGas = 200*milliseconds, 100*milliseconds, 50*params.GWei
-		}, unaffordable},
+		{
+			"the pool drops the transaction, then all transactions",
+			"sent again, " + admitted, confirmations(2), dropped,
+		},
+		{
+			"a reorganisation before the confirmations removes the transaction",
+			"sent again, " + admitted, confirmations(3), reorganised,
+		},
+		{
+			"a reorganisation before the confirmations moves the transaction to a later block",
+			"found there, " + admitted, confirmations(3), moved,
+		},
+		{
+			"the chain is rolled back to the block before the transaction",
+			"sent again, " + admitted, confirmations(3), rolledBack,
+		},
+		{
+			"a reorganisation deeper than the confirmations removes the transaction",
+			"the order stays admitted and is settled again, exactly one transfer", func(c *server.Config) {
+				c.Chain.Confirmations, c.Settlement.Recheck = 1, 100*milliseconds
+			}, removedLate,
+		},
+		{
+			"the base fee rises to 20 times the transaction's maximum",
+			"replaced by one with a higher fee, " + admitted, func(c *server.Config) {
+				c.Settlement.BumpAfter = 200 * milliseconds
+			}, outbid,
+		},
+		{
+			"the base fee rises above `max_fee_per_gas`",
+			"no payment is accepted (503) until it falls, then " + admitted + " each", func(c *server.Config) {
+				c.Settlement.BumpAfter, c.Settlement.Recheck = 200*milliseconds, 100*milliseconds
+				c.Settlement.MaxFeePerGas = 50 * params.GWei
+			}, unaffordable,
+		},
 	} {
 		err := a.byHand(ctx, func() error {
 			return a.serve(ctx, token, 18, f.change, func(s *service) error { return f.cause(ctx, s) })
@@ -61,7 +83,7 @@ func (a *anvil) faults(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-// byHand makes no block but when told to, and returns to automine.
+// byHand runs do while Anvil makes blocks only in mine. Then Anvil mines every transaction immediately again.
 func (a *anvil) byHand(ctx context.Context, do func() error) error {
 	if err := a.call(ctx, nil, "evm_setAutomine", false); err != nil {
 		return err
@@ -73,15 +95,15 @@ func (a *anvil) setBaseFee(ctx context.Context, wei int64) error {
 	return a.call(ctx, nil, "anvil_setNextBlockBaseFeePerGas", (*hexutil.Big)(big.NewInt(wei)))
 }
 
-// sold is a purchase under way.
+// sold is a purchase that runs in a goroutine.
 type sold struct {
 	buyer  *client.Client
-	over   chan struct{} // closed when the rest is known
+	over   chan struct{} // closed when status and err are set
 	status boxoffice.Status
 	err    error
 }
 
-// start has a payer buy beside what the caller does.
+// start makes a payer buy in a goroutine.
 func (s *service) start(ctx context.Context, payer int) *sold {
 	buyer, err := s.buyer(payer)
 	if err != nil {
@@ -101,8 +123,7 @@ func buy(ctx context.Context, buyer *client.Client) *sold {
 	return p
 }
 
-// finish makes blocks until the purchases are over, and proves them and those
-// that were finished before.
+// finish makes blocks until the purchases are complete, and checks their transfers and those of earlier purchases.
 func (s *service) finish(ctx context.Context, purchases ...*sold) error {
 	for _, p := range purchases {
 		err := until(ctx, "a purchase", func() (bool, error) {
@@ -128,8 +149,7 @@ type settlement struct {
 	FeeCap hexutil.Uint64 `json:"maxFeePerGas"`
 }
 
-// pooled waits for the wallet's next transaction to be in the pool, other than
-// the one of the given hash.
+// pooled waits until the wallet's next transaction is in the pool and has another hash than other.
 func (s *service) pooled(ctx context.Context, other common.Hash) (found settlement, err error) {
 	next, err := s.NonceAt(ctx, s.wallet, nil)
 	if err != nil {
@@ -143,7 +163,7 @@ func (s *service) pooled(ctx context.Context, other common.Hash) (found settleme
 	return found, err
 }
 
-// mined makes blocks until the pool's settlement is in the newest.
+// mined waits until the settlement is in the pool and makes a block with it.
 func (s *service) mined(ctx context.Context) (settlement, error) {
 	sent, err := s.pooled(ctx, common.Hash{})
 	if err != nil {
@@ -247,16 +267,16 @@ func rolledBack(ctx context.Context, s *service) error {
 	return s.finish(ctx, purchase)
 }
 
-// gone makes sure that the chain has no transfer to the recipient.
+// gone checks that the chain has no transfer to the recipient.
 func (s *service) gone(ctx context.Context, tx common.Hash) error {
 	logs, err := received(ctx, s.Client, s.token, s.payTo)
 	if err == nil && len(logs) > 0 {
-		err = fmt.Errorf("the transfer of %s is still there", tx)
+		err = fmt.Errorf("the transfer of %s is still on the chain", tx)
 	}
 	return err
 }
 
-func takenBack(ctx context.Context, s *service) error {
+func removedLate(ctx context.Context, s *service) error {
 	purchase := s.start(ctx, 0)
 	sent, err := s.mined(ctx)
 	if err != nil {
@@ -271,7 +291,7 @@ func takenBack(ctx context.Context, s *service) error {
 	if err := s.gone(ctx, sent.Hash); err != nil {
 		return err
 	}
-	return until(ctx, "the order to be where its transfer is again", func() (bool, error) {
+	return until(ctx, "the order to be settled again", func() (bool, error) {
 		if err := s.mine(ctx, 1); err != nil {
 			return false, err
 		}
@@ -298,8 +318,7 @@ func outbid(ctx context.Context, s *service) error {
 	return s.finish(ctx, purchase)
 }
 
-// spike waits for the settlement and makes a block whose base fee is a multiple
-// of its offer.
+// spike waits for the settlement and makes a block with a base fee that is a multiple of the settlement's maximum.
 func (s *service) spike(ctx context.Context, times int64) (settlement, error) {
 	sent, err := s.pooled(ctx, common.Hash{})
 	if err != nil {
@@ -317,8 +336,9 @@ func unaffordable(ctx context.Context, s *service) error {
 		return err
 	}
 	_, err := s.buy(ctx, 1)
-	if answer, is := errors.AsType[*client.ResponseError](err); !is || answer.Problem == nil || answer.Problem.Code != boxoffice.TemporarilyUnavailable {
-		return fmt.Errorf("want no payment taken, got: %w", err)
+	answer, is := errors.AsType[*client.ResponseError](err)
+	if !is || answer.Problem == nil || answer.Problem.Code != boxoffice.TemporarilyUnavailable {
+		return fmt.Errorf("want %s, got: %w", boxoffice.TemporarilyUnavailable, err)
 	}
 	if err := errors.Join(s.setBaseFee(ctx, params.GWei), s.mine(ctx, 1)); err != nil {
 		return err

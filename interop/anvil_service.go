@@ -18,7 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// What an action costs and what a payer holds, in atomic units of any token.
+// The price of an action and the balance of a payer, in atomic units of every token.
 const (
 	anvilPrice = 250_000
 	holding    = 1_000_000_000
@@ -29,15 +29,16 @@ type service struct {
 	*anvil
 	serving              *process
 	token                common.Address
-	payTo                common.Address // nobody else is paid here
+	payTo                common.Address // no other service has this recipient
 	baseURL, operatorURL string
 	wallet               common.Address     // of the settlement key
-	finished             []boxoffice.Status // purchases that were proved
+	finished             []boxoffice.Status // purchases whose transfers were checked
 }
 
-// serve runs the service for a token while use does, and says what it logged if
-// that fails.
-func (a *anvil) serve(ctx context.Context, token common.Address, decimals int, change func(*server.Config), use func(*service) error) (err error) {
+// serve starts the service for a token, calls use and stops the service. An error contains the log of the service.
+func (a *anvil) serve(
+	ctx context.Context, token common.Address, decimals int, change func(*server.Config), use func(*service) error,
+) (err error) {
 	a.services++
 	name, key := fmt.Sprintf("anvil-%02d", a.services), a.keys[a.services]
 	s := &service{anvil: a, token: token, wallet: crypto.PubkeyToAddress(key.PublicKey)}
@@ -60,7 +61,8 @@ func (a *anvil) serve(ctx context.Context, token common.Address, decimals int, c
 	if change != nil {
 		change(&c)
 	}
-	s.serving, err = a.demo.serve(ctx, name, "serve", c, "BOXOFFICE_SETTLEMENT_KEY="+hex.EncodeToString(crypto.FromECDSA(key)))
+	secret := "BOXOFFICE_SETTLEMENT_KEY=" + hex.EncodeToString(crypto.FromECDSA(key))
+	s.serving, err = a.demo.serve(ctx, name, "serve", c, secret)
 	if err != nil {
 		return err
 	}
@@ -73,20 +75,23 @@ func (a *anvil) serve(ctx context.Context, token common.Address, decimals int, c
 	return nil
 }
 
-// logged waits until the service has said something.
+// logged waits until the log of the service contains a text.
 func (s *service) logged(ctx context.Context, what string) error {
 	return s.serving.until(ctx, fmt.Sprintf("the service to log %q", what), func() (bool, error) {
 		return strings.Contains(s.serving.stderr.String(), what), nil
 	})
 }
 
-// buyer is one of the payers with the Go client.
+// buyer returns a Go client that pays as one of the payers.
 func (s *service) buyer(payer int) (*client.Client, error) {
 	return client.New(client.Config{
-		BaseURL: s.baseURL, Token: boxoffice.NewToken(), Signer: client.KeySigner(s.keys[firstPayer+payer]), Chain: s.Client,
-		HTTP: &http.Client{Timeout: time.Minute, Transport: transport},
-		// A 503 that says when to come again is an answer here.
-		Retry: client.Retry{First: 20 * time.Millisecond, Longest: 100 * time.Millisecond, MaxRetryAfter: 100 * time.Millisecond},
+		BaseURL: s.baseURL, Token: boxoffice.NewToken(), Chain: s.Client,
+		Signer: client.KeySigner(s.keys[firstPayer+payer]),
+		HTTP:   &http.Client{Timeout: time.Minute, Transport: transport},
+		// With this MaxRetryAfter, the client returns a 503 instead of waiting.
+		Retry: client.Retry{
+			First: 20 * time.Millisecond, Longest: 100 * time.Millisecond, MaxRetryAfter: 100 * time.Millisecond,
+		},
 	})
 }
 
@@ -94,20 +99,20 @@ var transport = &http.Transport{MaxIdleConnsPerHost: manyPayers}
 
 func newPurchase() client.Purchase {
 	return client.Purchase{
-		Input: boxoffice.JobOpen{Objective: "interop"}, RequestKey: boxoffice.NewUUID(), Max: x402.NewUint256(anvilPrice),
+		Input: boxoffice.JobOpen{Objective: "interop"}, RequestKey: boxoffice.NewUUID(),
+		Max: x402.NewUint256(anvilPrice),
 	}
 }
 
-// buy buys as a payer and returns when the order is admitted, or with an error.
+// buy buys as a payer and waits until the order is admitted.
 func (s *service) buy(ctx context.Context, payer int) (boxoffice.Status, error) {
 	p := s.start(ctx, payer)
 	<-p.over
 	return p.status, p.err
 }
 
-// prove compares orders with the chain: each is admitted, and the recipient got
-// the price once for each, in the transaction and the block that its status
-// names, and nothing else.
+// prove compares orders with the chain: each is admitted, the recipient got the price once for each, in the transaction
+// and the block of the order's status, and nothing else.
 func (s *service) prove(ctx context.Context, orders ...boxoffice.Status) error {
 	logs, err := received(ctx, s.Client, s.token, s.payTo)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// kind is a kind of token, and what becomes of a payment with it.
+// kind is a kind of token, and the expected result of a payment in it.
 type kind struct {
 	contract, what       string
 	decimals, configured int
 	blocks               pace
-	refusal              string // reason of the 402; empty if it settles
-	stop                 string // what the service says when it does not start; empty if it does
+	refusal              string // reason of the 402; "" if the payment settles
+	stop                 string // error of the service that does not start; "" if it starts
 }
 
 type pace string
@@ -36,12 +36,15 @@ func (a *anvil) tokens(ctx context.Context) (rows []row, err error) {
 		{"PlainToken", a.plain + ", 18 decimals", 18, 18, eachSecond, "", ""},
 		{"PermitToken", a.plain + " Permit", 18, 18, eachTransaction, "", ""},
 		{"PermitToken", a.plain + " Permit", 18, 18, eachSecond, "", ""},
-		{"SixDecimalsToken", "one with 6 decimals", 6, 6, eachTransaction, "", ""},
-		{"SixDecimalsToken", "the same, configured with 18", 6, 18, eachTransaction, "", "payment.decimals is 18, the token's is 6"},
-		{"", "none at the address", 18, 18, eachTransaction, "", "the token has no code"},
-		{"NoValueToken", "one that returns no value", 18, 18, eachTransaction, "", ""},
-		{"FalseToken", "one that returns false", 18, 18, eachTransaction, "permit2_simulation_failed", ""},
-		{"FeeToken", "one that takes a fee on transfer", 18, 18, eachTransaction, "transfer_not_exact", ""},
+		{"SixDecimalsToken", "6 decimals", 6, 6, eachTransaction, "", ""},
+		{
+			"SixDecimalsToken", "6 decimals, configured with 18", 6, 18, eachTransaction, "",
+			"payment.decimals is 18, the token's is 6",
+		},
+		{"", "no contract at the address", 18, 18, eachTransaction, "", "the token has no code"},
+		{"NoValueToken", "returns no value", 18, 18, eachTransaction, "", ""},
+		{"FalseToken", "returns false", 18, 18, eachTransaction, "permit2_simulation_failed", ""},
+		{"FeeToken", "takes a fee on transfer", 18, 18, eachTransaction, "transfer_not_exact", ""},
 	} {
 		token := common.HexToAddress("0xdead")
 		if k.contract != "" {
@@ -61,7 +64,7 @@ func (a *anvil) tokens(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-// everySecond makes a block every second, or for each transaction.
+// everySecond makes Anvil mine a block every second, or immediately for each transaction.
 func (a *anvil) everySecond(ctx context.Context, so bool) error {
 	if so {
 		return a.call(ctx, nil, "evm_setIntervalMining", 1)
@@ -69,12 +72,11 @@ func (a *anvil) everySecond(ctx context.Context, so bool) error {
 	return errors.Join(a.call(ctx, nil, "evm_setIntervalMining", 0), a.call(ctx, nil, "evm_setAutomine", true))
 }
 
-// try starts the service for a token, buys, and says what came of it if that is
-// what should have come.
+// try starts the service for a token and buys. It returns the result, or an error if that is not the expected one.
 func (a *anvil) try(ctx context.Context, token common.Address, k kind) (result string, err error) {
 	configure := func(c *server.Config) {
 		c.Chain.Confirmations = 2
-		if k.blocks == eachTransaction { // there is no further block
+		if k.blocks == eachTransaction { // no second block is made
 			c.Chain.Confirmations = 1
 		}
 	}
@@ -99,10 +101,11 @@ func (a *anvil) try(ctx context.Context, token common.Address, k kind) (result s
 	return admitted, nil
 }
 
-// refused holds the outcome of a purchase against the wanted refusal.
+// refused checks that the error of a purchase is a 402 with this reason.
 func refused(err error, reason string) error {
 	answer, is := errors.AsType[*client.ResponseError](err)
-	if !is || answer.Problem == nil || answer.Problem.Code != boxoffice.PaymentRejected || answer.Problem.Reason != reason {
+	if !is || answer.Problem == nil || answer.Problem.Code != boxoffice.PaymentRejected ||
+		answer.Problem.Reason != reason {
 		return fmt.Errorf("want the payment refused for %s, got: %w", reason, err)
 	}
 	return nil

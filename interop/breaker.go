@@ -14,8 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
-// A breaker passes HTTP on to a backend and breaks the connection of a call
-// when it is told to, on both sides, as a network does.
+// A breaker is an HTTP proxy that closes both connections of one call, as a network failure does.
 type breaker struct {
 	url      string
 	backend  string
@@ -23,20 +22,20 @@ type breaker struct {
 	listener net.Listener
 	serving  sync.WaitGroup
 
-	mu    sync.Mutex
-	path  string // of the next call to break, "" for none
-	cut   cut
-	broke int
+	mu     sync.Mutex
+	path   string // the next call of this path is broken; "" is no call
+	cut    cut
+	broken int // calls so far
 }
 
-// cut is when a connection breaks.
+// cut is the moment at which the connections are closed.
 type cut string
 
 const (
 	whole       cut = "whole"
-	onDelivery  cut = "cut as the call was delivered"
+	onDelivery  cut = "cut when the request was delivered"
 	onBroadcast cut = "cut when the transaction was broadcast"
-	inAnswer    cut = "cut in the middle of the answer"
+	inAnswer    cut = "cut in the middle of the response"
 )
 
 func newBreaker(ctx context.Context, backend string, sent func() (uint64, error)) (*breaker, error) {
@@ -69,23 +68,25 @@ func (b *breaker) close() error {
 	return err
 }
 
-// arm breaks the next call of path, none if it is "".
+// arm makes the breaker break the next call of path, or no call if path is "".
 func (b *breaker) arm(path string, at cut) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.path, b.cut, b.broke = path, at, 0
+	b.path, b.cut, b.broken = path, at, 0
 }
 
-// wasBroken reports whether the call that was armed has come and was broken.
+// wasBroken reports whether a call was broken since arm.
 func (b *breaker) wasBroken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.broke == 1
+	return b.broken == 1
 }
 
-// oneTransfer breaks a call of path, unless that is "", while do pays, and returns
-// the one transfer that reached the demo's recipient.
-func (b *breaker) oneTransfer(ctx context.Context, d *demo, path string, at cut, do func() error) (transfer types.Log, err error) {
+// oneTransfer calls do, which pays, and breaks a call of path meanwhile, unless path is "". It returns the transfer to
+// the demo's recipient. No transfer and several transfers are errors.
+func (b *breaker) oneTransfer(
+	ctx context.Context, d *demo, path string, at cut, do func() error,
+) (transfer types.Log, err error) {
 	b.arm(path, at)
 	moved, err := d.transfers(ctx, do)
 	switch {
@@ -99,6 +100,7 @@ func (b *breaker) oneTransfer(ctx context.Context, d *demo, path string, at cut,
 	return moved[0], nil
 }
 
+// breaks returns when to break a call of path.
 func (b *breaker) breaks(path string) cut {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,11 +108,11 @@ func (b *breaker) breaks(path string) cut {
 		return whole
 	}
 	b.path = ""
-	b.broke++
+	b.broken++
 	return b.cut
 }
 
-// serve passes on the calls of a connection, each over one of its own.
+// serve forwards the calls of a connection, each over a new connection to the backend.
 func (b *breaker) serve(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	calls := bufio.NewReader(conn)
@@ -157,7 +159,7 @@ func (b *breaker) pass(ctx context.Context, conn net.Conn, calls *bufio.Reader) 
 	case err != nil:
 		return err
 	case at == inAnswer:
-		conn.Write(text[:len(text)-40]) // whoever reads it misses the rest, whatever became of this
+		conn.Write(text[:len(text)-40]) // an error does not matter: the connection is closed anyway
 		return errCut
 	}
 	_, err = conn.Write(text)

@@ -14,16 +14,17 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 )
 
-// received returns a token's Transfer logs from anybody to a recipient.
+// received returns a token's Transfer logs to a recipient.
 func received(ctx context.Context, chain *ethclient.Client, token, payTo common.Address) ([]types.Log, error) {
+	transfer := crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 	return chain.FilterLogs(ctx, ethereum.FilterQuery{
 		Addresses: []common.Address{token},
-		Topics:    [][]common.Hash{{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))}, nil, {common.BytesToHash(payTo[:])}},
+		Topics:    [][]common.Hash{{transfer}, nil, {common.BytesToHash(payTo[:])}},
 	})
 }
 
-// transfers returns the transfers of the asset that reached the demo's recipient
-// while do ran. The demo's chain takes none back.
+// transfers returns the transfers of the asset to the demo's recipient while do ran. The demo's chain has no
+// reorganisations.
 func (d *demo) transfers(ctx context.Context, do func() error) ([]types.Log, error) {
 	chain, err := ethclient.DialContext(ctx, d.RPCURL)
 	if err != nil {
@@ -45,8 +46,7 @@ func (d *demo) transfers(ctx context.Context, do func() error) ([]types.Log, err
 	return after[len(before):], nil
 }
 
-// newWallet returns the key of a new account that has coins for gas, and its
-// address.
+// newWallet returns the key and the address of a new account that has coins for gas.
 func newWallet(ctx context.Context, d *demo) (key string, address common.Address, err error) {
 	secret, err := crypto.GenerateKey()
 	if err != nil {
@@ -60,7 +60,7 @@ func newWallet(ctx context.Context, d *demo) (key string, address common.Address
 	return hex.EncodeToString(crypto.FromECDSA(secret)), address, send(ctx, d, payer, address, big.NewInt(1e18))
 }
 
-// sent returns how many transactions an account has broadcast.
+// sent returns a function that counts the transactions that an account has broadcast.
 func (d *demo) sent(ctx context.Context, account common.Address) func() (uint64, error) {
 	return func() (uint64, error) {
 		chain, err := ethclient.DialContext(ctx, d.RPCURL)
@@ -72,7 +72,7 @@ func (d *demo) sent(ctx context.Context, account common.Address) func() (uint64,
 	}
 }
 
-// send moves coins and waits until they are there.
+// send sends coins and waits until the recipient has them.
 func send(ctx context.Context, d *demo, from *ecdsa.PrivateKey, to common.Address, value *big.Int) error {
 	chain, err := ethclient.DialContext(ctx, d.RPCURL)
 	if err != nil {

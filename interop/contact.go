@@ -14,8 +14,7 @@ import (
 	"boxoffice"
 )
 
-// contact has the tools that everybody has meet the service, without a word of
-// x402.
+// contact uses the service with common tools that know nothing of x402.
 func contact(ctx context.Context, d *demo) (rows []row, err error) {
 	for _, part := range []part{curls, browse, clones, proxied} {
 		more, err := part(ctx, d)
@@ -46,25 +45,30 @@ func browse(ctx context.Context, d *demo) ([]row, error) {
 	}
 	name := "Chromium, " + playwright
 	return []row{
-		{name, "a person opens the root and follows its links", "sees what is sold, then both free documents; no script, nothing blocked, no other host asked"},
-		{name, "a script of the service's own origin", "quotes and reads with its token"},
-		{name, "a script and a form of another origin", "read the two free documents; all else is refused"},
+		{
+			name, "a person opens the root and follows its links",
+			"sees what is sold, then both public documents; no script, nothing blocked, no other host",
+		},
+		{name, "a script of the service's own origin", "gets a quote and reads it with its token"},
+		{name, "a script and a form of another origin", "read the two public documents; everything else is refused"},
 	}, nil
 }
 
-// clones fetches with git what a bought job delivered.
+// clones fetches the delivery of a bought job with git.
 func clones(ctx context.Context, d *demo) ([]row, error) {
 	if err := clone(ctx, d, ""); err != nil {
 		return nil, err
 	}
 	return []row{
-		{"git", "clone of what a bought job delivered, the token as the password", "the delivered commit, which fsck finds whole"},
+		{
+			"git", "clone of the delivery of a bought job, with the token as the password",
+			"the delivered commit; fsck finds no error",
+		},
 		{"git", "the same with another token", "not found"},
 	}, nil
 }
 
-// clone buys a job, waits for its delivery and clones that, from another address
-// than the one it names if there is a proxy.
+// clone buys a job, waits for its delivery and clones that. With a proxy, it clones from the proxy's address.
 func clone(ctx context.Context, d *demo, proxy string) error {
 	token := boxoffice.NewToken().Reveal()
 	delivered, err := buyDelivery(ctx, d, token)
@@ -78,7 +82,8 @@ func clone(ctx context.Context, d *demo, proxy string) error {
 	git := func(args ...string) (string, error) {
 		c := exec.CommandContext(ctx, "git", args...)
 		c.Dir = folder
-		c.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+		c.Env = append(os.Environ(),
+			"GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
 		out, err := c.CombinedOutput()
 		return strings.TrimSpace(strings.ReplaceAll(string(out), token, "…")), err
 	}
@@ -86,22 +91,23 @@ func clone(ctx context.Context, d *demo, proxy string) error {
 		path := strings.TrimPrefix(delivered.RepoURL, d.BaseURL)
 		return strings.Replace(cmp.Or(proxy, d.BaseURL), "://", "://x:"+token+"@", 1) + path
 	}
-	if said, err := git("clone", "--quiet", address(token), "ours"); err != nil {
-		return fmt.Errorf("git clone: %w\n%s", err, said)
+	if output, err := git("clone", "--quiet", address(token), "ours"); err != nil {
+		return fmt.Errorf("git clone: %w\n%s", err, output)
 	}
 	if head, err := git("-C", "ours", "rev-parse", "HEAD"); err != nil || head != delivered.Commit {
 		return fmt.Errorf("git cloned %s (%v), delivered was %s", head, err, delivered.Commit)
 	}
-	if said, err := git("-C", "ours", "fsck", "--strict"); err != nil {
-		return fmt.Errorf("git fsck: %w\n%s", err, said)
+	if output, err := git("-C", "ours", "fsck", "--strict"); err != nil {
+		return fmt.Errorf("git fsck: %w\n%s", err, output)
 	}
-	if said, err := git("clone", "--quiet", address(boxoffice.NewToken().Reveal()), "theirs"); err == nil || !strings.Contains(said, "not found") {
-		return fmt.Errorf("git clone with another token: %v\n%s", err, said)
+	output, err := git("clone", "--quiet", address(boxoffice.NewToken().Reveal()), "theirs")
+	if err == nil || !strings.Contains(output, "not found") {
+		return fmt.Errorf("git clone with another token: %v\n%s", err, output)
 	}
 	return nil
 }
 
-// buyDelivery buys a job and returns what it delivered.
+// buyDelivery buys a job, waits until it is completed and returns its delivery.
 func buyDelivery(ctx context.Context, d *demo, token string) (delivered *boxoffice.Delivery, err error) {
 	if err := example("buy", "BOXOFFICE_TOKEN="+token).run(ctx, d); err != nil {
 		return nil, err
@@ -123,7 +129,7 @@ func buyDelivery(ctx context.Context, d *demo, token string) (delivered *boxoffi
 		return job.State == boxoffice.JobCompleted, nil
 	})
 	if err == nil && (delivered == nil || delivered.RepoURL == "") {
-		err = errors.New("the job delivered nothing")
+		err = errors.New("the job has no delivery")
 	}
 	return delivered, err
 }

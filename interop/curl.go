@@ -11,43 +11,45 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"boxoffice"
 )
 
-// A curler asks one service with curl until something is not as it should be.
+// A curler sends requests to one service with curl, until the first error.
 type curler struct {
 	ctx    context.Context
-	folder string // where curl works
+	folder string // the working directory of curl
 	base   string
 	token  string
-	err    error // the first one
+	err    error // the first one; then ask does nothing
 }
 
-// A curled answer is what curl got, the last of several.
+// curled is the last response that curl got.
 type curled struct {
 	command  string
 	status   int
-	interim  bool // 100 Continue came before it
+	interim  bool // 100 Continue came before
 	proto    string
 	header   http.Header
 	body     string
 	uploaded int // bytes
 }
 
-// ask runs curl once.
+// ask runs curl.
 func (c *curler) ask(path string, args ...string) (got curled) {
 	if c.err != nil {
 		return curled{header: http.Header{}}
 	}
-	args = append([]string{"-sS", "--max-time", "30", "-D", "headers", "-o", "body", "-w", "%{size_upload}"}, append(args, c.base+path)...)
+	options := []string{"-sS", "--max-time", "30", "-D", "headers", "-o", "body", "-w", "%{size_upload}"}
+	args = append(options, append(args, c.base+path)...)
 	program := exec.CommandContext(c.ctx, "curl", args...)
 	program.Dir = c.folder
 	var stdout, stderr bytes.Buffer
 	program.Stdout, program.Stderr = &stdout, &stderr
-	got.command = strings.ReplaceAll("curl "+strings.Join(args[8:], " "), c.token, "…")
+	got.command = strings.ReplaceAll("curl "+strings.Join(args[len(options):], " "), c.token, "…")
 	if err := cmp.Or(os.WriteFile(filepath.Join(c.folder, "body"), nil, 0o600), program.Run()); err != nil {
 		c.err = fmt.Errorf("%s: %w\n%s", got.command, err, &stderr)
 		return got
@@ -67,9 +69,9 @@ func (c *curler) ask(path string, args ...string) (got curled) {
 	}
 }
 
-// want ends it if something is not so.
-func (c *curler) want(so bool, got curled) {
-	if !so && c.err == nil {
+// want sets the error unless the condition holds.
+func (c *curler) want(condition bool, got curled) {
+	if !condition && c.err == nil {
 		c.err = fmt.Errorf("%s: %s %d, 100 Continue: %v, %d bytes sent, %v\n%.400s",
 			got.command, got.proto, got.status, got.interim, got.uploaded, got.header, got.body)
 	}
@@ -77,37 +79,40 @@ func (c *curler) want(so bool, got curled) {
 
 func (c *curler) authorization() string { return "Authorization: Bearer " + c.token }
 
-// quote asks for a price with a body of some length, at least 200 bytes.
+// quote asks for a quote with a body of this length, at least 200 bytes.
 func (c *curler) quote(length int, args ...string) curled {
 	body := fmt.Sprintf(`{"action":"job.open","input":{"objective":"Look"},"requestKey":"%s"}`, boxoffice.NewUUID())
 	if c.err == nil {
-		c.err = os.WriteFile(filepath.Join(c.folder, "quote"), []byte(body+strings.Repeat(" ", length-len(body))), 0o600)
+		body += strings.Repeat(" ", length-len(body))
+		c.err = os.WriteFile(filepath.Join(c.folder, "quote"), []byte(body), 0o600)
 	}
 	return c.ask("/requests/quote", append(args, "-H", c.authorization(), "--data-binary", "@quote")...)
 }
 
 const (
-	mostBody = 16 << 10
-	evil     = "Origin: https://evil.example"
+	maxBody = 16 << 10
+	evil    = "Origin: https://evil.example"
 )
 
-// curls asks the service with curl, in the ways that HTTP has.
+// curls uses the service with curl.
 func curls(ctx context.Context, d *demo) ([]row, error) {
 	return curlAll(ctx, d.folder, "curl", d.BaseURL, true)
 }
 
-// curlAll is curls for a service, or for a proxy in front of one, which does
-// some of the talking itself.
+// curlAll uses the service at base with curl. If direct is false, there is a proxy in front of it, which answers some
+// requests itself.
 func curlAll(ctx context.Context, folder, name, base string, direct bool) (rows []row, err error) {
 	c := &curler{ctx: ctx, base: base, token: boxoffice.NewToken().Reveal()}
 	if c.folder, err = os.MkdirTemp(folder, "curl-"); err != nil {
 		return nil, err
 	}
-	free, routes := []string{"/openapi.json", "/requests/capabilities"}, map[string]string{
-		"/openapi.json": "GET, HEAD, OPTIONS", "/requests/capabilities": "GET, HEAD, OPTIONS", "/requests/quote": "OPTIONS, POST",
-		"/requests/" + string(boxoffice.NewUUID()) + "/submit": "OPTIONS, POST", "/requests/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS", "/jobs": "GET, HEAD, OPTIONS",
-		"/jobs/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS", "/oracles/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS", "/workflows/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS",
-		"/schedules/" + string(boxoffice.NewUUID()): "GET, HEAD, OPTIONS", "/git/" + string(boxoffice.NewUUID()) + ".git/info/refs": "GET, HEAD, OPTIONS",
+	const read, post = "GET, HEAD, OPTIONS", "OPTIONS, POST"
+	id := string(boxoffice.NewUUID())
+	public, routes := []string{"/openapi.json", "/requests/capabilities"}, map[string]string{
+		"/openapi.json": read, "/requests/capabilities": read,
+		"/requests/quote": post, "/requests/" + id + "/submit": post, "/requests/" + id: read,
+		"/jobs": read, "/jobs/" + id: read, "/oracles/" + id: read, "/workflows/" + id: read, "/schedules/" + id: read,
+		"/git/" + id + ".git/info/refs": read,
 	}
 	for _, step := range []struct {
 		what, result string
@@ -115,29 +120,32 @@ func curlAll(ctx context.Context, folder, name, base string, direct bool) (rows 
 	}{
 		{"`--http1.0`, `--http1.1`", "the same documents; a quote", func() {
 			for _, version := range []string{"--http1.0", "--http1.1"} {
-				for _, path := range free {
+				for _, path := range public {
 					got := c.ask(path, version)
-					c.want(got.status == 200 && (strings.HasSuffix(got.proto, version[6:]) || !direct) && strings.HasPrefix(got.body, "{") &&
+					c.want(got.status == 200 && (strings.HasSuffix(got.proto, version[6:]) || !direct) &&
+						strings.HasPrefix(got.body, "{") &&
 						got.header.Get("Content-Length") == strconv.Itoa(len(got.body)), got)
 				}
 				got := c.quote(500, version)
 				c.want(got.status == 201, got)
 			}
 		}},
-		{"`--head` on every kind of route", "what GET says, without a body", func() {
+		{"`--head` on every kind of route", "the headers of GET, without a body", func() {
 			for path := range routes {
 				get := c.ask(path, "-H", c.authorization())
 				head := c.ask(path, "-H", c.authorization(), "--head")
-				c.want(head.status == get.status && head.header.Get("ETag") == get.header.Get("ETag") && head.header.Get("Allow") == get.header.Get("Allow") &&
-					head.header.Get("Content-Type") == get.header.Get("Content-Type") && head.header.Get("Content-Length") == get.header.Get("Content-Length"), head)
+				c.want(head.status == get.status, head)
+				for _, name := range []string{"ETag", "Allow", "Content-Type", "Content-Length"} {
+					c.want(head.header.Get(name) == get.header.Get(name), head)
+				}
 			}
 		}},
-		{"`-X OPTIONS` on every kind of route", "204 and `Allow`; 403 where a token is needed and the `Origin` is another", func() {
+		{"`-X OPTIONS` on every kind of route", "204 and `Allow`; 403 for another `Origin` where a token is needed", func() {
 			for path, allow := range routes {
 				got := c.ask(path, "-X", "OPTIONS")
 				c.want(got.status == 204 && got.header.Get("Allow") == allow, got)
 				got = c.ask(path, "-X", "OPTIONS", "-H", evil, "-H", "Access-Control-Request-Method: GET")
-				if public := path == free[0] || path == free[1]; public {
+				if slices.Contains(public, path) {
 					c.want(got.status == 204 && got.header.Get("Access-Control-Allow-Origin") == "*", got)
 				} else {
 					c.want(got.status == 403 && got.header.Get("Access-Control-Allow-Origin") == "", got)
@@ -145,7 +153,7 @@ func curlAll(ctx context.Context, folder, name, base string, direct bool) (rows 
 			}
 		}},
 		{"`--compressed`", "less than half of the bytes, the same document", func() {
-			for _, path := range free {
+			for _, path := range public {
 				whole, packed := c.ask(path), c.ask(path, "-H", "Accept-Encoding: gzip")
 				unpacked := c.ask(path, "--compressed")
 				c.want(packed.header.Get("Content-Encoding") == "gzip" && len(packed.body) < len(whole.body)/2, packed)
@@ -153,7 +161,7 @@ func curlAll(ctx context.Context, folder, name, base string, direct bool) (rows 
 			}
 		}},
 		{"`--etag-save`, then `--etag-compare`, compressed or not", "304 and no body", func() {
-			for _, path := range free {
+			for _, path := range public {
 				for _, first := range []string{"--compressed", "--no-compressed"} {
 					for _, then := range []string{"--compressed", "--no-compressed"} {
 						got := c.ask(path, first, "--etag-save", "etag")
@@ -164,29 +172,30 @@ func curlAll(ctx context.Context, folder, name, base string, direct bool) (rows 
 				}
 			}
 		}},
-		{"`-H 'Transfer-Encoding: chunked'`", "a quote at 16 KiB, 413 above", func() {
-			got := c.quote(mostBody, "-H", "Transfer-Encoding: chunked")
+		{"`-H 'Transfer-Encoding: chunked'`", "a quote for a body of 16 KiB; 413 for a longer one", func() {
+			got := c.quote(maxBody, "-H", "Transfer-Encoding: chunked")
 			c.want(got.status == 201, got)
-			got = c.quote(mostBody+1, "-H", "Transfer-Encoding: chunked")
+			got = c.quote(maxBody+1, "-H", "Transfer-Encoding: chunked")
 			c.want(got.status == 413, got)
 			got = c.quote(1<<20, "-H", "Transfer-Encoding: chunked", "-H", "Expect:")
 			c.want(got.status == 413, got)
 		}},
-		{"`-H 'Expect: 100-continue'`", "a quote; above 16 KiB 413 before a byte of the body is sent", func() {
+		{"`-H 'Expect: 100-continue'`", "a quote; for more than 16 KiB 413 before the body is sent", func() {
 			if !direct {
 				return
 			}
 			got := c.quote(500, "-H", "Expect: 100-continue")
 			c.want(got.status == 201 && got.interim, got)
-			got = c.quote(mostBody+1, "-H", "Expect: 100-continue")
+			got = c.quote(maxBody+1, "-H", "Expect: 100-continue")
 			c.want(got.status == 413 && !got.interim && got.uploaded == 0, got)
 			got = c.ask("/requests/quote", "-H", "Expect: 100-continue", "-d", "{}")
 			c.want(got.status == 401 && !got.interim && got.uploaded == 0, got)
 		}},
-		{"the root, or any address without a route", "404, and where the description is", func() {
+		{"the root and an unknown path", "404 with the address of the OpenAPI document", func() {
 			for _, path := range []string{"/", "/robots.txt"} {
 				got := c.ask(path)
-				c.want(got.status == 404 && strings.Contains(got.body, "/openapi.json") && strings.Contains(got.header.Get("Link"), "service-desc"), got)
+				c.want(got.status == 404 && strings.Contains(got.body, "/openapi.json") &&
+					strings.Contains(got.header.Get("Link"), "service-desc"), got)
 			}
 		}},
 	} {

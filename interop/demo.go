@@ -14,7 +14,7 @@ import (
 	"boxoffice/internal/server"
 )
 
-// What the demo asks for an action, 0.25 of a token with 18 decimals, and less.
+// The price of an action in the demo, 0.25 tokens with 18 decimals, and an amount that is too small.
 const (
 	price      = "250000000000000000"
 	belowPrice = "249999999999999999"
@@ -51,7 +51,8 @@ func startDemo(ctx context.Context) (_ *demo, err error) {
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, program, "--json", "--no-purchase", "--listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0")
+	command := exec.CommandContext(ctx, program,
+		"--json", "--no-purchase", "--listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0")
 	if d.process, err = start(command); err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (d *demo) end() (err error) {
 	return errors.Join(err, os.RemoveAll(d.folder))
 }
 
-// build builds a command of ours once. A signal to go run would not reach it.
+// build builds one of our commands once. The suite stops them by a signal, which go run would not pass on.
 func (d *demo) build(ctx context.Context, name string) (string, error) {
 	binary := filepath.Join(d.folder, name)
 	if _, err := os.Stat(binary); err == nil {
@@ -81,14 +82,16 @@ func (d *demo) build(ctx context.Context, name string) (string, error) {
 	return binary, nil
 }
 
-// env is the environment of a program that uses the demo.
+// env returns the environment for a program that uses the demo.
 func (d *demo) env(more ...string) []string {
-	return append(append(os.Environ(), "BOXOFFICE_URL="+d.BaseURL, "BOXOFFICE_PRIVATE_KEY="+d.Payer.PrivateKey, "RPC_URL="+d.RPCURL,
-		fmt.Sprintf("CHAIN_ID=%d", d.ChainID), "ASSET="+d.Asset, "MAX_AMOUNT="+price), more...)
+	env := append(os.Environ(),
+		"BOXOFFICE_URL="+d.BaseURL, "BOXOFFICE_PRIVATE_KEY="+d.Payer.PrivateKey, "RPC_URL="+d.RPCURL,
+		fmt.Sprintf("CHAIN_ID=%d", d.ChainID), "ASSET="+d.Asset, "MAX_AMOUNT="+price)
+	return append(env, more...)
 }
 
-// buy runs a program that buys and returns the status that it prints. If it ends
-// otherwise than with 0, the error has what it said.
+// buy runs a program that buys, and returns the status that it prints. If its exit code is not 0, the error contains
+// its standard error.
 func (d *demo) buy(ctx context.Context, program []string, env ...string) (status boxoffice.Status, err error) {
 	command := exec.CommandContext(ctx, program[0], program[1:]...)
 	command.Env = d.env(env...)
@@ -107,9 +110,10 @@ func (d *demo) buy(ctx context.Context, program []string, env ...string) (status
 	return status, nil
 }
 
-// serve starts a command of boxoffice that serves, with a configuration and data
-// in a folder of its own.
-func (d *demo) serve(ctx context.Context, name, command string, config server.Config, env ...string) (*process, error) {
+// serve starts boxoffice serve or boxoffice facilitator with a configuration. Its data is in a folder of its own.
+func (d *demo) serve(
+	ctx context.Context, name, command string, config server.Config, env ...string,
+) (*process, error) {
 	binary, err := d.build(ctx, "boxoffice")
 	if err != nil {
 		return nil, err
@@ -138,9 +142,11 @@ type instance struct {
 	config server.Config
 }
 
-// serveBeside starts boxoffice serve, or another of its commands that serves, with
-// what the demo has and what change changes, and returns when it is ready.
-func (d *demo) serveBeside(ctx context.Context, name, command string, env []string, change func(*server.Config)) (*instance, error) {
+// serveBeside starts boxoffice serve or boxoffice facilitator with the demo's configuration, which change may change,
+// and waits until it is ready.
+func (d *demo) serveBeside(
+	ctx context.Context, name, command string, env []string, change func(*server.Config),
+) (*instance, error) {
 	config, err := server.Load(d.ConfigFile)
 	if err != nil {
 		return nil, err

@@ -21,17 +21,17 @@ import (
 
 var official = filepath.Join("interop", "facilitator")
 
-// setting is how our service and the facilitator that it settles through are set up.
+// setting is how our service and the facilitator that it settles through are configured.
 type setting struct {
-	node  bool // our service asks the chain too; if not, the facilitator's word decides
-	hasty bool // the facilitator answers settlement_pending before the transaction is mined
+	node        bool // our service has an RPC node; without one, the facilitator's answer decides
+	pendingSoon bool // the facilitator answers settlement_pending before the transaction is mined
 }
 
-// passage is one purchase of our service, which settles through the official
-// facilitator, over a connection that breaks.
-type passage struct {
+// throughOfficialCase is one purchase from our service, which settles through the official facilitator. A call to the
+// facilitator fails.
+type throughOfficialCase struct {
 	client string
-	path   string // of the call that breaks, "" for none
+	path   string // of the call that fails; "" is no call
 	cut    cut
 	result string
 }
@@ -39,25 +39,25 @@ type passage struct {
 const (
 	ourClient = "boxoffice buy"
 	theirs    = "examples/typescript"
-	// later is what becomes of an order if nobody can tell its outcome.
+	// later is the result if the facilitator's answer is lost and there is no RPC node.
 	later = "pending, exactly one transfer; admitted as soon as a node is configured"
 )
 
 var settings = []struct {
 	setting
-	passages []passage
+	cases []throughOfficialCase
 }{
-	{setting{node: true}, []passage{
+	{setting{node: true}, []throughOfficialCase{
 		{ourClient, "", whole, admitted},
 		{theirs, "", whole, admitted},
 		{ourClient, x402.PathSettle, onDelivery, admitted},
 		{theirs, x402.PathSettle, onBroadcast, admitted},
 		{ourClient, x402.PathSettle, inAnswer, admitted},
 	}},
-	{setting{hasty: true}, []passage{
+	{setting{pendingSoon: true}, []throughOfficialCase{
 		{ourClient, "", whole, admitted},
 	}},
-	{setting{}, []passage{
+	{setting{}, []throughOfficialCase{
 		{theirs, "", whole, admitted},
 		{ourClient, x402.PathVerify, onDelivery, admitted},
 		{ourClient, x402.PathVerify, inAnswer, admitted},
@@ -65,12 +65,11 @@ var settings = []struct {
 	}},
 }
 
-// throughOfficial buys of boxoffice serve, which settles through the official
-// facilitator, and sees that each order is admitted after exactly one transfer
-// and that the operator is shown one payment for it.
+// throughOfficial buys from boxoffice serve, which settles through the official facilitator. It checks that each order
+// is admitted after exactly one transfer and that the operator's list has one payment for it.
 func throughOfficial(ctx context.Context, d *demo) (rows []row, err error) {
 	for _, s := range settings {
-		more, err := s.run(ctx, d, s.passages)
+		more, err := s.run(ctx, d, s.cases)
 		if err != nil {
 			return nil, fmt.Errorf("%+v: %w", s.setting, err)
 		}
@@ -79,22 +78,23 @@ func throughOfficial(ctx context.Context, d *demo) (rows []row, err error) {
 	return rows, nil
 }
 
-func (s setting) run(ctx context.Context, d *demo, passages []passage) (rows []row, err error) {
+func (s setting) run(ctx context.Context, d *demo, cases []throughOfficialCase) (rows []row, err error) {
 	key, wallet, err := newWallet(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	patience := "30000"
-	if s.hasty {
-		patience = "100"
+	timeout := "30000"
+	if s.pendingSoon {
+		timeout = "100"
 	}
-	facilitator, address, err := startNode(ctx, official, "facilitator.mjs", d.env("PRIVATE_KEY=0x"+key, "CONFIRMATION_MS="+patience))
+	env := d.env("PRIVATE_KEY=0x"+key, "CONFIRMATION_MS="+timeout)
+	facilitator, address, err := startNode(ctx, official, "facilitator.mjs", env)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, facilitator.end()) }()
 	if s.node {
-		if err := officialWords(ctx, d, address); err != nil {
+		if err := officialReasons(ctx, d, address); err != nil {
 			return nil, err
 		}
 	}
@@ -108,19 +108,19 @@ func (s setting) run(ctx context.Context, d *demo, passages []passage) (rows []r
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, shop.service.end()) }()
-	for _, p := range passages {
-		client, err := p.run(ctx, shop, line)
+	for _, c := range cases {
+		client, err := c.run(ctx, shop, line)
 		if err != nil {
-			return nil, fmt.Errorf("%+v: %w", p, err)
+			return nil, fmt.Errorf("%+v: %w", c, err)
 		}
 		settler, err := named(official, "@x402/core", "@x402/evm")
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, row{s.server(), settler, client, s.breaks(p), p.result})
+		rows = append(rows, row{s.server(), settler, client, s.fails(c), c.result})
 	}
-	if s.hasty != strings.Contains(facilitator.stderr.String(), string(x402.ReasonPending)) {
-		return nil, errors.New("the facilitator's patience is not what it should be")
+	if s.pendingSoon != strings.Contains(facilitator.stderr.String(), string(x402.ReasonPending)) {
+		return nil, errors.New("the facilitator did not answer settlement_pending when it should, or did when it should not")
 	}
 	return rows, nil
 }
@@ -129,42 +129,40 @@ func (s setting) server() string {
 	if s.node {
 		return "boxoffice serve"
 	}
-	return "boxoffice serve without a node"
+	return "boxoffice serve without an RPC node"
 }
 
-func (s setting) breaks(p passage) string {
+func (s setting) fails(c throughOfficialCase) string {
 	switch {
-	case s.hasty:
-		return "/settle answers settlement_pending first"
-	case p.path == "":
+	case s.pendingSoon:
+		return "/settle first answers settlement_pending"
+	case c.path == "":
 		return "nothing"
 	}
-	return p.path + " is " + string(p.cut)
+	return c.path + " is " + string(c.cut)
 }
 
-// A carried is boxoffice serve that settles through a facilitator, and the demo
-// as it looks from there.
-type carried struct {
+// viaFacilitator is a boxoffice serve that settles through a facilitator.
+type viaFacilitator struct {
 	service *instance
-	world   demo
-	node    bool
+	world   demo // the demo with the address and the recipient of this service
+	node    bool // the service has an RPC node
 }
 
-// serveThrough starts boxoffice serve on data of its own, with a recipient that
-// nobody has paid yet.
-func (d *demo) serveThrough(ctx context.Context, line *breaker, node bool) (*carried, error) {
+// serveThrough starts boxoffice serve with a new database and a new recipient.
+func (d *demo) serveThrough(ctx context.Context, line *breaker, node bool) (*viaFacilitator, error) {
 	recipient, err := crypto.GenerateKey()
 	if err != nil {
 		return nil, err
 	}
-	c := &carried{world: *d, node: node}
+	c := &viaFacilitator{world: *d, node: node}
 	payTo := crypto.PubkeyToAddress(recipient.PublicKey)
 	c.world.PayTo = payTo.Hex()
 	return c, c.serve(ctx, line, payTo)
 }
 
-func (c *carried) serve(ctx context.Context, line *breaker, payTo common.Address) (err error) {
-	c.service, err = c.world.serveBeside(ctx, "carried-"+payTo.Hex(), "serve", nil, func(config *server.Config) {
+func (c *viaFacilitator) serve(ctx context.Context, line *breaker, payTo common.Address) (err error) {
+	c.service, err = c.world.serveBeside(ctx, "via-facilitator-"+payTo.Hex(), "serve", nil, func(config *server.Config) {
 		config.Payment.PayTo = payTo
 		config.Settlement.Via = server.ViaFacilitator
 		config.Settlement.Facilitator.URL = line.url
@@ -180,7 +178,7 @@ func (c *carried) serve(ctx context.Context, line *breaker, payTo common.Address
 }
 
 // run buys once and returns the name of the client.
-func (p passage) run(ctx context.Context, c *carried, line *breaker) (client string, err error) {
+func (p throughOfficialCase) run(ctx context.Context, c *viaFacilitator, line *breaker) (client string, err error) {
 	_, err = line.oneTransfer(ctx, &c.world, p.path, p.cut, func() (err error) {
 		client, err = p.buy(ctx, c, line)
 		return err
@@ -192,7 +190,7 @@ func (p passage) run(ctx context.Context, c *carried, line *breaker) (client str
 }
 
 // buy runs the client until the order is admitted, and returns its name.
-func (p passage) buy(ctx context.Context, c *carried, line *breaker) (name string, err error) {
+func (p throughOfficialCase) buy(ctx context.Context, c *viaFacilitator, line *breaker) (name string, err error) {
 	if p.client != ourClient {
 		if name, err = named(typescript, "@x402/core", "@x402/evm", "viem"); err == nil {
 			_, err = c.world.buy(ctx, example("buy").program)
@@ -203,14 +201,18 @@ func (p passage) buy(ctx context.Context, c *carried, line *breaker) (name strin
 	if err != nil {
 		return "", err
 	}
-	program := []string{binary, "buy", "job.open", "--objective", "Name three uses of a lighthouse", "--yes", "--max-amount", "0.25", "--json",
-		"--request-key", string(boxoffice.NewUUID())}
-	env := []string{"BOXOFFICE_TOKEN=" + boxoffice.NewToken().Reveal(), "BOXOFFICE_VAULT=" + filepath.Join(c.world.folder, "vault")}
+	program := []string{
+		binary, "buy", "job.open", "--objective", "Name three uses of a lighthouse",
+		"--yes", "--max-amount", "0.25", "--json", "--request-key", string(boxoffice.NewUUID()),
+	}
+	env := []string{
+		"BOXOFFICE_TOKEN=" + boxoffice.NewToken().Reveal(), "BOXOFFICE_VAULT=" + filepath.Join(c.world.folder, "vault"),
+	}
 	if p.result == later {
 		_, err := c.world.buy(ctx, append(program, "--timeout", "5s"), env...)
 		const stillPending = 5 // the exit code
 		if pending, is := errors.AsType[*exec.ExitError](err); !is || pending.ExitCode() != stillPending {
-			return "", fmt.Errorf("without a node, want that the payment is pending, got: %w", err)
+			return "", fmt.Errorf("without an RPC node, want a pending payment, got: %w", err)
 		}
 		if err := c.service.end(); err != nil {
 			return "", err
@@ -224,13 +226,14 @@ func (p passage) buy(ctx context.Context, c *carried, line *breaker) (name strin
 	return ourClient, err
 }
 
-// onePaymentEach asks boxoffice payments: each order has one payment, settled.
-func (c *carried) onePaymentEach(ctx context.Context) error {
+// onePaymentEach checks with boxoffice payments that each order has one payment, which is settled.
+func (c *viaFacilitator) onePaymentEach(ctx context.Context) error {
 	binary, err := c.world.build(ctx, "boxoffice")
 	if err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, binary, "payments", "--json", "--operator", "http://"+c.service.config.OperatorListen)
+	command := exec.CommandContext(ctx, binary, "payments", "--json",
+		"--operator", "http://"+c.service.config.OperatorListen)
 	out, err := command.Output()
 	if err != nil {
 		return err

@@ -18,16 +18,15 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// sale is one payment to the official resource server, which settles through
-// boxoffice facilitator.
+// sale is one payment to the official resource server, which settles through boxoffice facilitator.
 type sale struct {
 	resource string
-	path     string // of the facilitator's call that breaks, "" for none
+	path     string // of the call to the facilitator that fails; "" is no call
 	cut      cut
-	again    int  // how often the customer sends the same payment again
-	atOnce   bool // and not one after the other
-	served   int  // how often the resource is to be served
-	first    int  // the status that the first call is answered, 0 for any
+	again    int  // how often the customer repeats the same payment
+	atOnce   bool // all at the same time instead of one after the other
+	served   int  // how often the resource has to be served
+	first    int  // the status of the first response, 0 for any
 	result   string
 }
 
@@ -39,23 +38,26 @@ const (
 var sales = []sale{
 	{"/work", "", whole, 1, false, 1, 200, onceOnly},
 	{"/upfront", "", whole, 1, false, 1, 200, onceOnly},
-	{"/work", "", whole, 4, true, 1, 0, "200 once and 402 else, exactly one transfer"},
-	{"/upfront", "", whole, 4, true, 1, 0, "200 once and 402 else, exactly one transfer"},
+	{"/work", "", whole, 4, true, 1, 0, "200 once, otherwise 402, exactly one transfer"},
+	{"/upfront", "", whole, 4, true, 1, 0, "200 once, otherwise 402, exactly one transfer"},
 	{"/work", x402.PathVerify, onDelivery, 1, false, 1, 402, afterAll},
 	{"/work", x402.PathSettle, onBroadcast, 1, false, 1, 402, afterAll},
 	{"/upfront", x402.PathSettle, onBroadcast, 1, false, 1, 402, afterAll},
-	{"/work", x402.PathSettle, inAnswer, 1, false, 0, 402, "402 and 402, exactly one transfer: the facilitator had answered, and serves nobody twice"},
+	{
+		"/work", x402.PathSettle, inAnswer, 1, false, 0, 402,
+		"402 and 402, exactly one transfer: the facilitator has answered once and does not repeat it",
+	},
 }
 
-// throughOurs sells with the official resource server, which settles through
-// boxoffice facilitator, and sees that a payment is exactly one transfer and
-// serves the resource exactly once.
+// throughOurs pays the official resource server, which settles through boxoffice facilitator. It checks that a payment
+// is exactly one transfer and that the resource is served as often as it should.
 func throughOurs(ctx context.Context, d *demo) (rows []row, err error) {
 	key, wallet, err := newWallet(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	facilitator, err := d.serveBeside(ctx, "facilitator", "facilitator", []string{"BOXOFFICE_SETTLEMENT_KEY=" + key}, func(config *server.Config) {
+	secret := []string{"BOXOFFICE_SETTLEMENT_KEY=" + key}
+	facilitator, err := d.serveBeside(ctx, "facilitator", "facilitator", secret, func(config *server.Config) {
 		config.Facilitator.Assets = []common.Address{common.HexToAddress(d.Asset)}
 		config.Facilitator.TellOnce = true // the official servers keep no record of what they served
 	})
@@ -92,27 +94,29 @@ func throughOurs(ctx context.Context, d *demo) (rows []row, err error) {
 		if err := s.run(ctx, &world, address, line); err != nil {
 			return nil, fmt.Errorf("%+v: %w\n%s", s, err, &shop.stderr)
 		}
-		rows = append(rows, row{seller + ", " + s.resource, "boxoffice facilitator, tell_once", customer, s.breaks(), s.result})
+		rows = append(rows, row{
+			seller + ", " + s.resource, "boxoffice facilitator, tell_once", customer, s.fails(), s.result,
+		})
 	}
 	return rows, nil
 }
 
-func (s sale) breaks() string {
+func (s sale) fails() string {
 	what := "nothing"
 	if s.path != "" {
 		what = s.path + " is " + string(s.cut)
 	}
 	switch {
 	case s.atOnce:
-		what += fmt.Sprintf("; the same payment %d times at once", s.again+1)
+		what += fmt.Sprintf("; the same payment %d times at the same time", s.again+1)
 	case s.again > 0:
 		what += "; then the same payment again"
 	}
 	return what
 }
 
-// told is what a customer was answered.
-type told struct {
+// response is what a customer got.
+type response struct {
 	Status  int              `json:"status"`
 	Body    string           `json:"body"`
 	Payment *x402.Settlement `json:"payment"`
@@ -120,40 +124,42 @@ type told struct {
 }
 
 func (s sale) run(ctx context.Context, d *demo, shop string, line *breaker) error {
-	var answers []told
+	var responses []response
 	transfer, err := line.oneTransfer(ctx, d, s.path, s.cut, func() (err error) {
-		answers, err = s.pay(ctx, d, shop)
+		responses, err = s.pay(ctx, d, shop)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%w, answered %+v", err, answers)
+		return fmt.Errorf("%w; the responses are %+v", err, responses)
 	}
-	served := slices.DeleteFunc(slices.Clone(answers), func(t told) bool { return t.Status != 200 })
-	if len(served) != s.served || s.first != 0 && answers[0].Status != s.first {
-		return fmt.Errorf("served %d times, answered %+v", len(served), answers)
+	served := slices.DeleteFunc(slices.Clone(responses), func(r response) bool { return r.Status != 200 })
+	if len(served) != s.served || s.first != 0 && responses[0].Status != s.first {
+		return fmt.Errorf("served %d times; the responses are %+v", len(served), responses)
 	}
-	for _, t := range served {
-		if t.Payment == nil || !t.Payment.Success || common.HexToHash(t.Payment.Transaction) != transfer.TxHash || t.Body != `{"work":"done"}` {
-			return fmt.Errorf("answered %+v", t)
+	for _, r := range served {
+		if r.Payment == nil || !r.Payment.Success || common.HexToHash(r.Payment.Transaction) != transfer.TxHash ||
+			r.Body != `{"work":"done"}` {
+			return fmt.Errorf("the response is %+v", r)
 		}
 	}
 	return nil
 }
 
-func (s sale) pay(ctx context.Context, d *demo, shop string) (answers []told, err error) {
+func (s sale) pay(ctx context.Context, d *demo, shop string) (responses []response, err error) {
 	var stderr bytes.Buffer
 	command := exec.CommandContext(ctx, "node", filepath.Join(official, "customer.mjs"))
-	command.Env = d.env("RESOURCE="+shop+s.resource, "PRIVATE_KEY="+d.Payer.PrivateKey, fmt.Sprintf("AGAIN=%d", s.again))
+	command.Env = d.env(
+		"RESOURCE="+shop+s.resource, "PRIVATE_KEY="+d.Payer.PrivateKey, fmt.Sprintf("AGAIN=%d", s.again))
 	if s.atOnce {
 		command.Env = append(command.Env, "AT_ONCE=1")
 	}
 	command.Stderr = &stderr
 	out, err := command.Output()
 	if err == nil {
-		err = json.Unmarshal(out, &answers)
+		err = json.Unmarshal(out, &responses)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the customer: %w\n%s", err, strings.TrimSpace(stderr.String()))
 	}
-	return answers, nil
+	return responses, nil
 }

@@ -8,8 +8,8 @@ import (
 
 var generated = filepath.Join("interop", "generated")
 
-// generate has a client generated from the document that the demo serves. Its
-// program, which is held to the generated types, buys a job and reads it.
+// generate generates a TypeScript client from the OpenAPI document of the demo. A program that uses it, checked against
+// its types, buys a job and reads it.
 func generate(ctx context.Context, d *demo) ([]row, error) {
 	if err := download(ctx, d.BaseURL+"/openapi.json", filepath.Join(generated, "openapi.json")); err != nil {
 		return nil, err
@@ -27,5 +27,6 @@ func generate(ctx context.Context, d *demo) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []row{{name, "the generated client type-checks strictly and does quote, challenge, payment, status and jobs: " + admitted}}, nil
+	return []row{{name, "a program with the generated types compiles in strict mode, gets a quote and a challenge, " +
+		"pays, and reads the order and its job: " + admitted}}, nil
 }

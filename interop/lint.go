@@ -12,8 +12,7 @@ import (
 
 var linters = filepath.Join("interop", "openapi")
 
-// lint fetches the document that the demo serves and has both linters read it.
-// What they call an error fails, and for Spectral a warning too.
+// lint checks the OpenAPI document of the demo with both linters. Errors fail, and Spectral's warnings too.
 func lint(ctx context.Context, d *demo) (rows []row, err error) {
 	document := filepath.Join(d.folder, "openapi.json")
 	if err := download(ctx, d.BaseURL+"/openapi.json", document); err != nil {
@@ -45,7 +44,7 @@ func lint(ctx context.Context, d *demo) (rows []row, err error) {
 	return rows, nil
 }
 
-// download saves a document that everybody may read.
+// download saves a public document.
 func download(ctx context.Context, url, path string) error {
 	body, err := get(ctx, url, "")
 	if err != nil {
@@ -54,7 +53,7 @@ func download(ctx context.Context, url, path string) error {
 	return os.WriteFile(path, body, 0o600)
 }
 
-// get reads what is at an address, with a request token unless that is empty.
+// get sends a GET, with the request token unless that is "", and returns the body of a 200.
 func get(ctx context.Context, url, token string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

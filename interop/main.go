@@ -1,8 +1,11 @@
-// Command interop runs what others use against a demo of its own, and checks
-// on the chain what came of it: that an order was admitted with exactly one
-// transfer, or refused with none. It writes docs/interop.md and leaves with 0
-// only if everything passed. It needs Node.js 20 or newer, git, curl, Chromium and
-// nginx; run it from the repository's root: go run ./interop
+// Command interop runs other people's software against a demo that it starts: x402 clients, facilitators and servers,
+// wallets, Anvil, linters, a browser, curl, git and nginx. After every payment it looks on the chain: an admitted order
+// has exactly one transfer, a refused one has none. It writes docs/interop.md, and exits with 0 only if everything
+// passed.
+//
+// It needs Node.js 20 or newer, git, curl, Chromium and nginx. Run it from the root of the repository:
+//
+//	go run ./interop
 package main
 
 import (
@@ -46,7 +49,8 @@ func run(ctx context.Context) (err error) {
 
 	page := bytes.NewBufferString(heading)
 	for _, t := range tables {
-		fmt.Fprintf(page, "\n| %s |\n|%s\n", strings.Join(t.columns, " | "), strings.Repeat("---|", len(t.columns)))
+		fmt.Fprintf(page, "\n## %s\n\n| %s |\n|%s\n",
+			t.title, strings.Join(t.columns, " | "), strings.Repeat("---|", len(t.columns)))
 		for _, part := range t.parts {
 			rows, err := part(ctx, d)
 			if err != nil {
@@ -63,30 +67,38 @@ func run(ctx context.Context) (err error) {
 	return os.WriteFile(filepath.Join("docs", "interop.md"), page.Bytes(), 0o644)
 }
 
-// folders are those whose pinned packages are installed first.
+// folders have a package.json. Their pinned packages are installed first.
 var folders = []string{typescript, linters, generated, browserFolder, smartWallets, anvilFolder, official}
 
-// tables are what the page shows, and how each of its rows is seen to be true.
+// tables are the tables of the page, with what runs to fill them.
 var tables = []table{
-	{[]string{"Client", "Transfer", "Chain", "Result"}, []part{purchases, wallets}},
-	{[]string{"Node, with the deployed Permit2 and Multicall3", "Token", "What happens", "Result"}, []part{onAnvil}},
-	{[]string{"Server", "Facilitator", "Client", "What breaks", "Result"}, []part{throughOfficial, throughOurs}},
-	{[]string{"Tool", "The served /openapi.json"}, []part{lint, generate}},
-	{[]string{"Tool", "What it did", "Result"}, []part{contact}},
+	{"x402 clients and wallets", []string{"Client", "Result"}, []part{purchases, wallets}},
+	{
+		"Tokens, gas and faults of an RPC node, with the Permit2 and Multicall3 of live chains",
+		[]string{"Node", "Token", "What happens", "Result"}, []part{onAnvil},
+	},
+	{
+		"Facilitators and resource servers",
+		[]string{"Server", "Facilitator", "Client", "What fails", "Result"}, []part{throughOfficial, throughOurs},
+	},
+	{"The OpenAPI document", []string{"Tool", "Result for the served /openapi.json"}, []part{lint, generate}},
+	{"HTTP, browsers, git and proxies", []string{"Tool", "What it did", "Result"}, []part{contact}},
 }
 
 type table struct {
+	title   string
 	columns []string
 	parts   []part
 }
 
-// part runs some of the suite and returns the rows that it proved, each with
-// the cells of its table. An error ends the suite: no row is ever a failure.
+// part runs some of the suite and returns the rows of its table. The first failure is an error and ends the suite, so
+// every row of the page has passed.
 type part func(ctx context.Context, d *demo) ([]row, error)
 
 type row []string
 
-const heading = `# Other people's software against ours
+const heading = `# Other software that was run against Boxoffice
 
-Written by ` + "`go run ./interop`" + `, which runs all of this and looks on the chain for the transfers.
+` + "`go run ./interop`" + ` runs all of this and writes this page. After every payment it reads the Transfer logs
+on the chain.
 `

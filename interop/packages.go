@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// npm runs one of npm's commands in a folder, telling what it has to say.
+// npm runs a command of npm in a folder. Its output goes to standard error.
 func npm(ctx context.Context, folder string, args ...string) error {
 	c := exec.CommandContext(ctx, "npm", append([]string{"--silent"}, args...)...)
 	c.Dir, c.Stdout, c.Stderr = folder, os.Stderr, os.Stderr
@@ -20,7 +20,7 @@ func npm(ctx context.Context, folder string, args ...string) error {
 	return nil
 }
 
-// named names packages with the versions that a folder pins.
+// named returns the names of packages with the versions that a folder pins.
 func named(folder string, packages ...string) (string, error) {
 	names := make([]string, len(packages))
 	for i, name := range packages {
@@ -33,7 +33,7 @@ func named(folder string, packages ...string) (string, error) {
 	return strings.Join(names, ", "), nil
 }
 
-// pinned returns the version of a package that the folder's package.json names.
+// pinned returns the version of a package in the folder's package.json.
 func pinned(folder, name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "package.json"))
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// A process is a program that serves until it is ended.
+// A process is a program that runs until it is stopped.
 type process struct {
 	command        *exec.Cmd
-	stdin          io.Closer // its end is the program's, should this one die
+	stdin          io.Closer // the program ends when it is closed, also because this process died
 	stdout, stderr record
-	over           chan struct{} // closed when it has ended
-	ended          error         // how
+	over           chan struct{} // closed when the process has ended
+	ended          error         // how it ended
 }
 
-// record keeps what a process says, while it says it.
+// record collects the output of a process, which can be read while the process runs.
 type record struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -61,7 +61,7 @@ func start(command *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// startNode starts a program of a folder, which prints its address when it serves.
+// startNode starts a Node.js program of a folder, which prints its address when it is ready.
 func startNode(ctx context.Context, folder, program string, env []string) (p *process, url string, err error) {
 	command := exec.CommandContext(ctx, "node", program)
 	command.Dir, command.Env = folder, env
@@ -74,7 +74,7 @@ func startNode(ctx context.Context, folder, program string, env []string) (p *pr
 	return p, url, nil
 }
 
-// line returns the first line with a prefix that the process prints.
+// line waits until the process prints a line with a prefix, and returns the line.
 func (p *process) line(ctx context.Context, prefix string) (line string, err error) {
 	err = p.until(ctx, fmt.Sprintf("%s to print %q", p.command.Path, prefix), func() (found bool, _ error) {
 		for printed := range strings.Lines(p.stdout.String()) {
@@ -88,23 +88,23 @@ func (p *process) line(ctx context.Context, prefix string) (line string, err err
 	return line, err
 }
 
-// until is the function until for what the process does: its end is an error.
+// until is the function until, with an error when the process ends.
 func (p *process) until(ctx context.Context, what string, ask func() (bool, error)) error {
 	err := until(ctx, what, func() (bool, error) {
 		select {
 		case <-p.over:
-			return false, fmt.Errorf("waiting for %s: it ended", what)
+			return false, fmt.Errorf("waiting for %s: the process ended", what)
 		default:
 			return ask()
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("%w\nit said:\n%s", err, &p.stderr)
+		return fmt.Errorf("%w\nstandard error:\n%s", err, &p.stderr)
 	}
 	return nil
 }
 
-// end ends the process and returns what it said if it did not end well.
+// end interrupts the process and waits for its end. If it fails, the error contains its standard error.
 func (p *process) end() error {
 	_ = p.stdin.Close() // closed already if it has ended
 	err := p.command.Process.Signal(os.Interrupt)
@@ -121,7 +121,7 @@ func (p *process) end() error {
 	return nil
 }
 
-// until asks, for a minute at the most, until the answer is yes.
+// until calls ask until it returns true or an error, for at most a minute.
 func until(ctx context.Context, what string, ask func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -139,7 +139,7 @@ func until(ctx context.Context, what string, ask func() (bool, error)) error {
 	}
 }
 
-// freeAddresses returns addresses that nobody listens on.
+// freeAddresses returns loopback addresses with free ports.
 func freeAddresses(n int) (addresses []string, err error) {
 	for range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

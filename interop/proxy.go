@@ -16,34 +16,37 @@ import (
 	"boxoffice/internal/server"
 )
 
-// proxied puts nginx in front of the demo, and of two services that let each
-// address ask three times: one trusts the proxy, the other does not.
+// proxied puts nginx in front of the demo and of two services that allow each address three requests. One of them
+// trusts the proxy, the other does not.
 func proxied(ctx context.Context, d *demo) (_ []row, err error) {
 	folder, err := os.MkdirTemp(d.folder, "nginx-")
 	if err != nil {
 		return nil, err
 	}
-	front := make(map[string]string, 3) // the addresses of the proxy, by what is behind them
+	front := make(map[string]string, 3) // the addresses of the proxy by the service behind
 	conf := bytes.NewBufferString(nginxHead)
 	addresses, err := freeAddresses(3)
 	if err != nil {
 		return nil, err
 	}
-	front["demo"], front["trusting"], front["wary"] = addresses[0], addresses[1], addresses[2]
+	front["demo"], front["trusting"], front["distrusting"] = addresses[0], addresses[1], addresses[2]
 	demoURL, err := url.Parse(d.BaseURL)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(conf, nginxServer, front["demo"], demoURL.Host)
-	for name, trusted := range map[string][]netip.Prefix{"trusting": {netip.MustParsePrefix("127.0.0.1/32")}, "wary": {}} {
+	for name, trusted := range map[string][]netip.Prefix{
+		"trusting": {netip.MustParsePrefix("127.0.0.1/32")}, "distrusting": {},
+	} {
 		key, _, err := newWallet(ctx, d)
 		if err != nil {
 			return nil, err
 		}
-		behind, err := d.serveBeside(ctx, name, "serve", []string{"BOXOFFICE_SETTLEMENT_KEY=" + key}, func(config *server.Config) {
+		secret := []string{"BOXOFFICE_SETTLEMENT_KEY=" + key}
+		behind, err := d.serveBeside(ctx, name, "serve", secret, func(config *server.Config) {
 			config.BaseURL = "http://" + front[name]
 			config.Limits.TrustedProxies = trusted
-			config.Limits.PerAddress = server.RateConfig{PerSecond: 1e-3, Burst: asksAtOnce}
+			config.Limits.PerAddress = server.RateConfig{PerSecond: 1e-3, Burst: requestBurst}
 		})
 		if err != nil {
 			return nil, err
@@ -71,13 +74,22 @@ func proxied(ctx context.Context, d *demo) (_ []row, err error) {
 		return nil, err
 	}
 	return []row{
-		{"nginx in front", "what curl and git did above, but for `Expect`, which nginx answers itself", "the same answers"},
-		{"nginx in front", "requests from several addresses, `trusted_proxies` set", "each address has its own rate, whatever it writes into `X-Forwarded-For`; `Origin` is that of `base_url`"},
-		{"nginx in front", "the same, `trusted_proxies` empty", "`X-Forwarded-For` is not believed: all share the rate of the proxy's address"},
+		{
+			"nginx in front", "the requests of curl and git above, without `Expect`, which nginx answers itself",
+			"the same results",
+		},
+		{
+			"nginx in front", "requests from several addresses, with `trusted_proxies`",
+			"each address has its own rate limit, whatever it sends as `X-Forwarded-For`; the origin is that of `base_url`",
+		},
+		{
+			"nginx in front", "requests from several addresses, without `trusted_proxies`",
+			"`X-Forwarded-For` is ignored: all requests count for the proxy's address",
+		},
 	}, nil
 }
 
-// One process in the foreground, which keeps what it writes in its folder.
+// nginx runs as one process in the foreground and writes only into its folder.
 const nginxHead = `daemon off;
 master_process off;
 pid nginx.pid;
@@ -92,7 +104,7 @@ http {
   scgi_temp_path scgi;
 `
 
-// What docs/operations.md says.
+// nginxServer is the configuration that docs/operations.md recommends.
 const nginxServer = `  server {
     listen %s;
     location / {
@@ -104,10 +116,10 @@ const nginxServer = `  server {
   }
 `
 
-// asksAtOnce is how often an address may ask the services that count.
-const asksAtOnce = 3
+// requestBurst is how many requests an address may send to the services with a rate limit.
+const requestBurst = 3
 
-// startNginx starts nginx and returns when it takes connections.
+// startNginx starts nginx and waits until it accepts connections.
 func startNginx(ctx context.Context, folder, address string) (*process, error) {
 	path, err := exec.LookPath("nginx")
 	if err != nil {
@@ -119,7 +131,7 @@ func startNginx(ctx context.Context, folder, address string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = nginx.until(ctx, "nginx to take connections", func() (bool, error) {
+	err = nginx.until(ctx, "nginx to accept connections", func() (bool, error) {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			return false, nil
@@ -132,15 +144,15 @@ func startNginx(ctx context.Context, folder, address string) (*process, error) {
 	return nginx, nil
 }
 
-// forwarded asks from several addresses of this machine, all of which are its
-// loopback, until one was refused for its rate.
+// forwarded sends requests from several loopback addresses and checks which of them share a rate limit.
 func forwarded(ctx context.Context, folder string, front map[string]string) error {
-	for name, trusts := range map[string]bool{"trusting": true, "wary": false} {
-		c := &curler{ctx: ctx, folder: folder, base: "http://" + front[name], token: boxoffice.NewToken().Reveal()}
+	for name, trusts := range map[string]bool{"trusting": true, "distrusting": false} {
+		token := boxoffice.NewToken().Reveal()
+		c := &curler{ctx: ctx, folder: folder, base: "http://" + front[name], token: token}
 		from := func(address string, args ...string) curled {
 			return c.ask("/requests/capabilities", append(args, "--interface", address)...)
 		}
-		for range asksAtOnce {
+		for range requestBurst {
 			got := from("127.0.0.2")
 			c.want(got.status == 200, got)
 		}
@@ -148,14 +160,14 @@ func forwarded(ctx context.Context, folder string, front map[string]string) erro
 		c.want(got.status == 429 && got.header.Get("Retry-After") != "", got)
 		got = from("127.0.0.3")
 		c.want((got.status == 200) == trusts, got)
-		if trusts { // its pages' origin is the proxy's, and no other
+		if trusts { // pages of the proxy's origin may use the service, no others
 			for origin, status := range map[string]int{c.base: 200, evil[len("Origin: "):]: 403} {
 				got = c.ask("/jobs", "--interface", "127.0.0.5", "-H", c.authorization(), "-H", "Origin: "+origin)
 				c.want(got.status == status, got)
 			}
 		}
 		if c.err != nil {
-			return fmt.Errorf("the service that is %s of its proxy: %w", name, c.err)
+			return fmt.Errorf("the %s service: %w", name, c.err)
 		}
 	}
 	return nil

@@ -13,19 +13,19 @@ import (
 
 var typescript = filepath.Join("examples", "typescript")
 
-// purchase is one program that buys from the demo, and what is to come of it.
+// purchase is a program that buys from the demo, and its expected result.
 type purchase struct {
 	program []string // and its arguments
-	env     []string // beside the demo's
-	refusal string   // what it says if nothing is to be bought
+	env     []string // in addition to the demo's
+	refusal string   // part of its error if it should not buy; "" if it should
 }
 
 const (
 	admitted = "admitted, exactly one transfer"
-	unsigned = "with a spend control below the price the client signs nothing, no transfer"
+	unsigned = "its spend control is below the price: it signs nothing, no transfer"
 )
 
-// example is one of the programs in examples/typescript.
+// example returns one of the programs in examples/typescript.
 func example(name string, env ...string) purchase {
 	return purchase{program: []string{"node", filepath.Join(typescript, "build", name+".js")}, env: env}
 }
@@ -33,7 +33,7 @@ func example(name string, env ...string) purchase {
 // purchases runs the examples.
 func purchases(ctx context.Context, d *demo) (rows []row, err error) {
 	for _, p := range []struct {
-		packages []string // that do the client's part
+		packages []string // that the client consists of
 		purchase
 		result string
 	}{
@@ -50,20 +50,20 @@ func purchases(ctx context.Context, d *demo) (rows []row, err error) {
 		if err := p.run(ctx, d); err != nil {
 			return nil, fmt.Errorf("%s, %s: %w", client, p.result, err)
 		}
-		rows = append(rows, row{client, "permit2", "the demo's", p.result})
+		rows = append(rows, row{client, p.result})
 	}
 	return rows, nil
 }
 
-// unaffordable has the example spend less than the price at the most.
+// unaffordable limits the example to less than the price.
 func (p purchase) unaffordable() purchase {
 	p.env, p.refusal = []string{"MAX_AMOUNT=" + belowPrice}, "rejected by spendControls"
 	return p
 }
 
-// run runs the program and holds what it printed against the chain: the order is
-// admitted and the recipient got what it asks, once, in the transaction and from
-// the payer that it names; or the program said why not and nobody got anything.
+// run runs the program and compares the status that it prints with the chain. Either the order is admitted, and the
+// recipient got the price once, in the transaction and from the payer of the status. Or the program printed the
+// expected refusal, and there is no transfer.
 func (p purchase) run(ctx context.Context, d *demo) error {
 	var status boxoffice.Status
 	var failed error
@@ -74,14 +74,15 @@ func (p purchase) run(ctx context.Context, d *demo) error {
 	switch {
 	case err != nil:
 		return err
-	case p.refusal != "" && (failed == nil || !strings.Contains(failed.Error(), p.refusal) || len(moved) > 0):
-		return fmt.Errorf("wanted a refusal that says %q and no transfer, got %d transfers and: %w", p.refusal, len(moved), failed)
+	case p.refusal != "" && (failed == nil || len(moved) > 0 || !strings.Contains(failed.Error(), p.refusal)):
+		return fmt.Errorf("want a refusal that contains %q and no transfer, got %d transfers and: %w",
+			p.refusal, len(moved), failed)
 	case p.refusal != "":
 		return nil
 	case failed != nil:
 		return failed
 	case len(moved) != 1:
-		return fmt.Errorf("the order is admitted after %d transfers, want one", len(moved))
+		return fmt.Errorf("the order is admitted and has %d transfers, want one", len(moved))
 	}
 	transfer, paid := moved[0], status.Payment
 	if transfer.TxHash != *paid.TransactionHash || transfer.Topics[1] != common.BytesToHash(paid.Payer[:]) ||

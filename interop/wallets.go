@@ -8,8 +8,8 @@ import (
 
 var smartWallets = filepath.Join("interop", "wallets")
 
-// wallets has viem make wallets that have code and buy with them through the
-// example, which knows nothing of that.
+// wallets buys with wallets of viem that have code. The buying program is the example, which does not treat them
+// differently.
 func wallets(ctx context.Context, d *demo) (rows []row, err error) {
 	client, err := named(typescript, "@x402/core", "@x402/evm", "viem")
 	if err != nil {
@@ -18,7 +18,10 @@ func wallets(ctx context.Context, d *demo) (rows []row, err error) {
 	for _, w := range []struct{ kind, title, refusal string }{
 		{"contract", "a contract wallet (EIP-1271), viem's smart account", ""},
 		{"delegated", "an account with a delegate (EIP-7702)", ""},
-		{"undeployed", "a smart account that is not deployed (ERC-6492)", "65 bytes, from a contract wallet too, which has to be deployed"},
+		{
+			"undeployed", "a smart account that is not deployed (ERC-6492)",
+			"65 bytes, from a contract wallet too, which has to be deployed",
+		},
 	} {
 		p := purchase{
 			program: []string{"node", filepath.Join(smartWallets, "buy.mjs"), w.kind},
@@ -29,9 +32,9 @@ func wallets(ctx context.Context, d *demo) (rows []row, err error) {
 		}
 		result := admitted
 		if w.refusal != "" {
-			result = "refused with what to do, no transfer"
+			result = "refused, with a hint what to do, no transfer"
 		}
-		rows = append(rows, row{client + ": " + w.title, "permit2", "the demo's", result})
+		rows = append(rows, row{client + ": " + w.title, result})
 	}
 	return rows, nil
 }

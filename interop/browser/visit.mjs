@@ -1,5 +1,4 @@
-// A person's browser at the service, and pages of another origin that try to use
-// it. Exits 0 if everything was as it should be.
+// Opens the service in a browser as a person does, and from pages of another origin. Exits 0 if every check passed.
 import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";

@@ -1,5 +1,5 @@
-// An official client: pays for RESOURCE with @x402/fetch, then sends the very same
-// payment AGAIN times more, all at once, and prints what came of each, as JSON.
+// An official client: pays for RESOURCE with @x402/fetch and sends the same payment AGAIN more times, with AT_ONCE at the
+// same time, otherwise one after the other. Prints all responses as JSON.
 import { x402Client } from "@x402/core/client";
 import { ExactEvmScheme } from "@x402/evm/exact/client";
 import { decodePaymentResponseHeader, wrapFetchWithPayment } from "@x402/fetch";

@@ -1,5 +1,5 @@
-// The official facilitator behind HTTP: /verify, /settle and /supported for
-// scheme exact on one chain. Prints its address and ends with its standard input.
+// The official facilitator as an HTTP server: /verify, /settle and /supported for the scheme exact on one chain. Prints its
+// address when it is ready, and exits when its standard input is closed.
 import { serve } from "@hono/node-server";
 import { x402Facilitator } from "@x402/core/facilitator";
 import { toFacilitatorEvmSigner } from "@x402/evm";

@@ -1,6 +1,6 @@
-// An official resource server that settles through the facilitator at
-// FACILITATOR_URL. /work is paid after it is verified; /upfront settles first and
-// asks nobody before. Prints its address and ends with its standard input.
+// An official resource server that settles through the facilitator at FACILITATOR_URL. For /work it verifies the payment,
+// does the work and settles; for /upfront it settles first, without a verification. Prints its address when it is ready,
+// and exits when its standard input is closed.
 import { serve } from "@hono/node-server";
 import { HTTPFacilitatorClient, x402ResourceServer } from "@x402/core/server";
 import { ExactEvmScheme } from "@x402/evm/exact/server";

@@ -1,6 +1,5 @@
-// Buys a job and reads it with nothing but what the generated types say: every
-// body, parameter and status below is checked against the served document.
-// Prints the order's status; exits 0 if it was admitted.
+// Buys a job and reads it through the generated types: the compiler checks every body, parameter and status below against
+// the served OpenAPI document. Prints the order's status and exits 0 if the order is admitted.
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { x402Client, x402HTTPClient } from "@x402/core/client";
 import { ExactEvmScheme } from "@x402/evm/exact/client";
@@ -12,7 +11,7 @@ import type { components, paths } from "./contract.js";
 type Challenge = components["schemas"]["Challenge"];
 
 const { BOXOFFICE_URL: baseUrl, BOXOFFICE_PRIVATE_KEY: key, ASSET: asset, MAX_AMOUNT: maxAmountPerPayment } = process.env;
-if (!baseUrl || !key || !asset || !maxAmountPerPayment) throw new Error("the environment lacks what the suite sets");
+if (!baseUrl || !key || !asset || !maxAmountPerPayment) throw new Error("a variable is missing in the environment");
 const wallet = privateKeyToAccount(key as `0x${string}`);
 const client = new x402Client().register("eip155:*", new ExactEvmScheme(wallet));
 client.setSpendControls({ allowedAssets: [{ network: "eip155:*", asset, maxAmountPerPayment }] });
@@ -20,7 +19,7 @@ const x402 = new x402HTTPClient(client);
 
 const api = createClient<paths>({ baseUrl, headers: { authorization: `Bearer ${randomBytes(32).toString("hex")}` } });
 
-/** Returns the body of an answer that is no error. */
+/** Returns the body of a successful response. */
 function good<T>({ data, error }: { data?: T | undefined; error?: unknown }): T {
   if (data === undefined) throw new Error(JSON.stringify(error));
   return data;
@@ -28,18 +27,18 @@ function good<T>({ data, error }: { data?: T | undefined; error?: unknown }): T 
 
 const { quoteApproval } = good(await api.GET("/requests/capabilities")).payment;
 
-// A quote, once more with the same key, and the order as it reads now.
+// A quote, the same quote again by its request key, and the order.
 const request = { action: "job.open", input: { objective: "Name three uses of a buoy" }, requestKey: randomUUID() } as const;
 const { created, order } = good(await api.POST("/requests/quote", { body: request }));
 const again = good(await api.POST("/requests/quote", { body: request }));
-if (!created || again.created || again.order.id !== order.id) throw new Error("the quote was not made once");
+if (!created || again.created || again.order.id !== order.id) throw new Error("the second request did not return the first quote");
 const params = { path: { id: order.id } };
 const before = good(await api.GET("/requests/{id}", { params }));
 if (before.status !== "quoted" || before.payment !== null || before.admission !== null) throw new Error(`the order is ${before.status}`);
 
-// The challenge is the 402: openapi-fetch has it among the errors.
+// The challenge is the body of the 402, which openapi-fetch returns as an error.
 const offer = await api.POST("/requests/{id}/submit", { params, body: {} });
-if (offer.response.status !== 402 || !offer.error || !("accepts" in offer.error)) throw new Error("there is no challenge");
+if (offer.response.status !== 402 || !offer.error || !("accepts" in offer.error)) throw new Error("no challenge");
 const challenge: Challenge = offer.error;
 
 const payload = await client.createPaymentPayload(x402.getPaymentRequiredResponse((name) => offer.response.headers.get(name)));
@@ -60,7 +59,7 @@ const quoteSignature = await wallet.signTypedData({
   },
 });
 const header = x402.encodePaymentSignatureHeader(payload)["PAYMENT-SIGNATURE"];
-if (!header) throw new Error("the client made no payment");
+if (!header) throw new Error("the client returned no payment");
 
 let status = good(await api.POST("/requests/{id}/submit", { params: { ...params, header: { "PAYMENT-SIGNATURE": header } }, body: { quoteSignature } }));
 while (status.status === "payment_pending" || status.status === "admission_pending") {
@@ -68,24 +67,24 @@ while (status.status === "payment_pending" || status.status === "admission_pendi
   status = good(await api.GET("/requests/{id}", { params }));
 }
 
-// The job, in the list by its filters and by itself.
+// The job, in the filtered list and alone.
 if (status.admission?.result.kind !== "job") throw new Error(`the order is ${status.status}`);
 const { id } = status.admission.result;
 const { count, jobs } = good(await api.GET("/jobs", { params: { query: { template: "research", limit: 10 } } }));
 const job = good(await api.GET("/jobs/{id}", { params: { path: { id } } }));
-if (count !== 1 || jobs[0]?.id !== job.id || job.nodes?.[0]?.id !== "main") throw new Error("the job is not the one that was bought");
+if (count !== 1 || jobs[0]?.id !== job.id || job.nodes?.[0]?.id !== "main") throw new Error("this is not the job that was bought");
 
-// An error has the one form.
+// All errors have one schema.
 const unknown = await api.GET("/jobs/{id}", { params: { path: { id: order.id } } });
-if (unknown.error?.error !== "not_found") throw new Error("a job that is not there is not an error");
+if (unknown.error?.error !== "not_found") throw new Error("an unknown job is not an error");
 
 console.log(JSON.stringify(status));
 
-/** What the contract does not take is no program. */
+/** What the document does not allow does not compile. */
 export const refused = [
   // @ts-expect-error there is no such action
   () => api.POST("/requests/quote", { body: { ...request, action: "job.close" } }),
-  // @ts-expect-error a panel's size is a number
+  // @ts-expect-error the size of a panel is a number
   () => api.POST("/requests/quote", { body: { action: "oracle.request", input: { question: "So?", panelSize: "5" }, requestKey: randomUUID() } }),
   // @ts-expect-error jobs have no such state
   () => api.GET("/jobs", { params: { query: { state: "done" } } }),

@@ -1,6 +1,6 @@
-// Buys as the example does, with a wallet that has code: "contract" is a contract of our dev chain behind viem's smart
-// account, "delegated" an account that runs that contract's code (EIP-7702), "undeployed" a smart account whose contract
-// is not there yet. RPC_URL is the chain, ARTIFACT the contract, BOXOFFICE_PRIVATE_KEY an account with native coin.
+// Runs the example with a wallet that has code. "contract" is a contract of our development chain, used through viem's
+// smart account; "delegated" is an account that runs that contract's code (EIP-7702); "undeployed" is a smart account whose
+// contract is not deployed. RPC_URL is the chain, ARTIFACT the contract, BOXOFFICE_PRIVATE_KEY an account with native coin.
 import { readFileSync } from "node:fs";
 import { createPublicClient, createWalletClient, encodeFunctionData, getContractAddress, http, maxUint256, parseAbi, parseEther } from "viem";
 import { entryPoint08Abi, entryPoint08Address, toSmartAccount } from "viem/account-abstraction";
@@ -30,7 +30,7 @@ const fund = async (wallet) => mined(await rich.writeContract({ address: token, 
 const deploy = async () => (await mined(await sender(owner).deployContract({ abi, bytecode, args: [owner.address] }))).contractAddress;
 const approve = { abi: tokenAbi, functionName: "approve", args: [permit2, maxUint256] };
 
-// The parts that send operations to a bundler are not used.
+// Nothing is sent to a bundler, so this needs only what signs.
 const smartAccount = (address) =>
   toSmartAccount({
     client,
