@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/test/testdb"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -62,7 +62,7 @@ func TestLostAnswer(t *testing.T) {
 // openFacilitator returns a facilitator without a chain.
 func openFacilitator(t *testing.T) (*facilitator.Facilitator, *sqlite.Store, x402.Requirements) {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "facilitator.db")})
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: testdb.Path(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

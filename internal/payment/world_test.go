@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"log/slog"
 	"math/big"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"boxoffice/internal/store/sqlite"
 	"boxoffice/internal/test/devchain"
 	"boxoffice/internal/test/faultrpc"
+	"boxoffice/internal/test/testdb"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum"
@@ -104,7 +104,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	_, err = w.chain.Check(t.Context())
 	w.must(err)
 	w.wallet = w.chain.Wallet(devchain.SettlementKey())
-	w.store, err = sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "boxoffice.db")})
+	w.store, err = sqlite.Open(t.Context(), sqlite.Config{Path: testdb.Path(t)})
 	w.must(err)
 	t.Cleanup(func() { w.store.Close() })
 	w.config = s.settler

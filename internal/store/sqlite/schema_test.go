@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/test/testdb"
 )
 
 // raw opens a database as an operator's tool would, without the Store's rules.
@@ -115,9 +116,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"a second slot of a nonce":                   {nil, `INSERT INTO slots SELECT ` + id2 + `, chain_id, sender, wallet_nonce, 1, NULL FROM slots`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "boxoffice.db")
-			open(t, path)
-			db := raw(t, path)
+			db := raw(t, testdb.Path(t))
 			db.SetMaxOpenConns(1)
 			seed(t, db)
 			for _, statement := range test.before {

@@ -17,6 +17,7 @@ import (
 	"boxoffice"
 	"boxoffice/internal/store/sqlite"
 	"boxoffice/internal/store/storetest"
+	"boxoffice/internal/test/testdb"
 	"boxoffice/internal/work"
 )
 
@@ -25,7 +26,7 @@ func TestStore(t *testing.T) { storetest.Run(t, fresh) }
 func BenchmarkStore(b *testing.B) { storetest.Benchmark(b, fresh) }
 
 func fresh(t testing.TB) storetest.Store {
-	return open(t, filepath.Join(t.TempDir(), "boxoffice.db"))
+	return open(t, testdb.Path(t))
 }
 
 func open(t testing.TB, path string) *sqlite.Store {

@@ -21,6 +21,7 @@ import (
 	"boxoffice/contracts"
 	"boxoffice/internal/server"
 	"boxoffice/internal/test/devchain"
+	"boxoffice/internal/test/testdb"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -70,7 +71,7 @@ func Start(t testing.TB, change ...func(*server.Options)) *World {
 	config := Configure(w.Chain, listener.Addr().String(), Price)
 	config.OperatorListen = "127.0.0.1:0"
 	config.SubmitWait = server.Duration(20 * time.Second)
-	config.Store.Path = filepath.Join(t.TempDir(), "boxoffice.db")
+	config.Store.Path = testdb.Path(t)
 	config.Work.Dir = filepath.Join(filepath.Dir(config.Store.Path), "work")
 	config.Work.Concurrency = 0 // no work is done, unless a test changes this
 	config.Work.Poll, config.Work.Scheduling = server.Duration(10*time.Millisecond), server.Duration(50*time.Millisecond)

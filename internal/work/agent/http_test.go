@@ -18,6 +18,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/test/testdb"
 	"boxoffice/internal/work/agent"
 )
 
@@ -113,7 +114,7 @@ type remote struct {
 // newMailbox is the one of the service, on a store of its own.
 func newMailbox(t *testing.T) agent.Mailbox {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "boxoffice.db")})
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: testdb.Path(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

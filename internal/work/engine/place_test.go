@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"boxoffice"
 	"boxoffice/internal/store/sqlite"
 	"boxoffice/internal/store/storetest"
+	"boxoffice/internal/test/testdb"
 	"boxoffice/internal/work"
 	"boxoffice/internal/work/agent"
 	"boxoffice/internal/work/engine"
@@ -36,7 +36,7 @@ type place struct {
 
 func newPlace(t testing.TB) *place {
 	t.Helper()
-	return placeAt(t, filepath.Join(t.TempDir(), "boxoffice.db"))
+	return placeAt(t, testdb.Path(t))
 }
 
 func placeAt(t testing.TB, path string) *place {
