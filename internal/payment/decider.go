@@ -32,7 +32,7 @@ type DeciderConfig struct {
 // nor sends; both settlers use it.
 type Decider struct {
 	DeciderConfig
-	newest     Head           // the newest block that any RPC node told of
+	newest     Head           // the newest block that was ever seen
 	credited   map[logID]bool // transfers that were found to belong to another intent
 	lastReview time.Time
 }
@@ -47,9 +47,9 @@ func NewDecider(c DeciderConfig) *Decider {
 	return &Decider{DeciderConfig: c, credited: map[logID]bool{}}
 }
 
-// Decide decides those of the waiting intents that somebody else carries to the
-// chain and that the chain can say something about. An intent with a refusal
-// fails for it, unless its nonce is spent. Every ReviewEvery it also reviews what
+// Decide decides waiting intents that a facilitator carries to the chain, as far as
+// the confirmed chain allows. An intent that the facilitator refused fails for that
+// reason, unless its nonce is spent. Every ReviewEvery it also looks again at what
 // was decided before.
 func (d *Decider) Decide(ctx context.Context, waiting []Intent, refusals map[boxoffice.UUID]*Rejection) error {
 	due := d.reviewDue()
@@ -60,27 +60,28 @@ func (d *Decider) Decide(ctx context.Context, waiting []Intent, refusals map[box
 	if err != nil {
 		return err
 	}
-	cases := make([]unresolved, len(waiting))
+	intents := make([]unresolved, len(waiting))
 	for i, intent := range waiting {
-		cases[i] = unresolved{intent: intent, failure: refusals[intent.ID]}
+		intents[i] = unresolved{intent: intent, failure: refusals[intent.ID]}
 	}
-	err = d.resolve(ctx, v, cases)
+	err = d.resolve(ctx, v, intents)
 	if due {
 		err = errors.Join(err, d.reviewFailed(ctx, v), d.reviewSettled(ctx, v))
 	}
 	return err
 }
 
-// view is the part of the chain that one round believes.
+// view is the chain as one round sees it. Every decision of the round names its
+// blocks.
 type view struct {
 	head      Head
-	confirmed uint64 // the newest block with the configured confirmations: nothing is decided by later ones
-	buried    uint64 // the newest block that no reorganisation removes: a permit is dead only as of this one
+	confirmed uint64 // the newest confirmed block: no later block decides anything
+	buried    uint64 // the newest buried block, which no reorganisation removes
 }
 
-// readView returns the view of the newest block that any RPC node told of. Every
-// further question of the round names a block of the view, so that a node that
-// is behind fails the round and decides nothing.
+// readView reads the newest block. If the RPC node is behind the newest block that
+// was ever seen, that one counts: the requests of the round name its blocks, so a
+// node that is behind makes them fail, and decides nothing.
 func (d *Decider) readView(ctx context.Context) (view, error) {
 	head, err := d.Chain.Head(ctx)
 	if err != nil {
@@ -93,8 +94,11 @@ func (d *Decider) readView(ctx context.Context) (view, error) {
 	return view{head: d.newest, confirmed: at(d.Confirmations - 1), buried: at(max(d.Confirmations-1, d.ReorgDepth))}, nil
 }
 
-// settle saves decisions and closes their slot, if one is given.
-func (d *Decider) settle(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision) error {
+// record saves decisions, closes the slot if one is named, and calls Decided. A
+// crash
+//   - before they are saved: the next round decides by the same chain;
+//   - after that, before Decided: the owner of the decisions finds them by polling.
+func (d *Decider) record(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision) error {
 	if err := d.Recorder.Record(ctx, slotID, decisions, boxoffice.At(d.Now())); err != nil {
 		return err
 	}

@@ -3,142 +3,98 @@ package payment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"boxoffice"
 	"boxoffice/internal/crash"
-	"boxoffice/x402"
-
-	"github.com/ethereum/go-ethereum/common"
 )
 
-// dispatch opens slots for the waiting intents that would settle, and decides
-// those that would not.
+// dispatch looks at the waiting intents while there is room for another slot. It
+// sends those that would settle, each in a new slot, and resolves the others. Then
+// it fills a gap between the wallet nonces of the open slots.
+//
+// It continues after an intent could not be resolved: its error is returned at the
+// end. It ends after a slot could not be sent.
 func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	var waiting []Intent
 	limit := min(s.MaxBatch, s.Wallet.MaxBatch())
 	if len(open) < s.MaxInFlight {
 		var err error
-		if waiting, err = s.Store.Waiting(ctx, s.ChainID, limit+min(len(s.isolated), maxIsolated)); err != nil {
+		if waiting, err = s.readWaiting(ctx, limit, s.isolatedSlots()-len(open)); err != nil {
 			return err
 		}
-		waiting = s.chooseWaiting(waiting, limit, s.isolatedSlots()-len(open))
 	}
-	together, alone, undecided, err := s.classify(ctx, v, open, waiting)
+	found, err := s.classify(ctx, v, open, waiting)
 	if err != nil {
 		return err
 	}
-	failed := s.resolve(ctx, v, undecided)
-	if len(together)+len(alone)+len(open) == 0 {
+	failed := s.resolve(ctx, v, found.unresolved)
+	if len(found.together)+len(found.isolated)+len(open) == 0 {
 		return failed
 	}
-	before := len(open)
-	consumed, err := s.Wallet.Nonce(ctx, v.head.Number)
+	mined, err := s.Wallet.Nonce(ctx, v.head.Number)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	if len(together) > 0 && len(open) < s.MaxInFlight {
-		if open, err = s.sendBatch(ctx, open, nextNonce(consumed, open), together); err != nil {
-			return errors.Join(failed, err)
+	sent, err := s.sendClasses(ctx, mined, open, found)
+	if err == nil {
+		sent, err = s.fillGap(ctx, mined, sent)
+	}
+	if err == nil && len(waiting) == limit && len(sent) > len(open) && len(sent) < s.MaxInFlight {
+		s.Wake() // more intents may wait, and there is room for them
+	}
+	return errors.Join(failed, err)
+}
+
+// sendClasses opens a slot for the intents that settle together, then one for each
+// isolated intent while there is room. It returns all open slots.
+func (s *Settler) sendClasses(ctx context.Context, mined uint64, open []Slot, found classes) (_ []Slot, err error) {
+	if len(found.together) > 0 && len(open) < s.MaxInFlight {
+		if open, err = s.sendBatch(ctx, open, nextNonce(mined, open), found.together); err != nil {
+			return open, err
 		}
 	}
-	for _, intent := range alone {
+	for _, intent := range found.isolated {
 		if len(open) >= s.isolatedSlots() {
 			break
 		}
-		if open, err = s.sendBatch(ctx, open, nextNonce(consumed, open), []Intent{intent}); err != nil {
-			return errors.Join(failed, err)
+		if open, err = s.sendBatch(ctx, open, nextNonce(mined, open), []Intent{intent}); err != nil {
+			return open, err
 		}
 	}
-	// A reorganisation can leave a nonce behind that blocks the slots after it.
-	if gap := nextNonce(consumed, open); slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce > gap }) {
-		s.Log.WarnContext(ctx, "a nonce of the settlement wallet is missing before open slots; an empty transaction fills it", "walletNonce", gap)
-		if open, err = s.sendBatch(ctx, open, gap, nil); err != nil {
-			return errors.Join(failed, err)
-		}
-	}
-	if len(waiting) == limit && len(open) > before && len(open) < s.MaxInFlight {
-		s.Wake()
-	}
-	return failed
+	return open, nil
 }
 
-// isolatedSlots is how many slots may be open after one that carries an intent
-// alone: the last is for those that go together, or none.
+// isolatedSlots is how many slots may be open while another isolated intent gets
+// one: the last slot is for intents that settle together, if there is more than
+// one.
 func (s *Settler) isolatedSlots() int { return max(1, s.MaxInFlight-1) }
 
-// maxIsolated is how many intents that go alone are read beside a full round. More
-// of them than that hold up those that go together.
-const maxIsolated = 1000
-
-// chooseWaiting chooses whose turn it is among those that wait, oldest first: as many as
-// are looked at in a round. Of those that were found to go alone they are no
-// more than find a slot, or the others would wait for all of them. Whoever is
-// distrusted needs none.
-func (s *Settler) chooseWaiting(waiting []Intent, limit, slots int) (turn []Intent) {
-	alone := map[boxoffice.UUID]bool{} // who does not wait any more is forgotten
-	for _, intent := range waiting {
-		if s.isolated[intent.ID] {
-			alone[intent.ID] = true
-			if _, distrusted := s.reverting[intent.Permit.From]; !distrusted {
-				if slots <= 0 {
-					continue
-				}
-				slots--
-			}
-		}
-		if len(turn) < limit {
-			turn = append(turn, intent)
-		}
+// fillGap sends an empty transaction if a wallet nonce below those of open slots
+// is in no slot. A reorganisation can remove the transaction that used it, and
+// without it the slots after it can never be mined.
+func (s *Settler) fillGap(ctx context.Context, mined uint64, open []Slot) ([]Slot, error) {
+	gap := nextNonce(mined, open)
+	if !slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce > gap }) {
+		return open, nil
 	}
-	s.isolated = alone
-	return turn
+	s.Log.WarnContext(ctx, "a nonce of the settlement wallet is missing before open slots; an empty transaction fills it", "walletNonce", gap)
+	return s.sendBatch(ctx, open, gap, nil)
 }
 
-// classify finds the intents that would settle, in one transaction or alone, and
-// makes undecided of those that would not.
-func (s *Settler) classify(ctx context.Context, v view, open []Slot, waiting []Intent) (together, alone []Intent, undecided []unresolved, err error) {
-	if len(waiting) == 0 {
-		return nil, nil, nil, nil
+// nextNonce returns the lowest wallet nonce that is not mined and in no open slot.
+func nextNonce(mined uint64, open []Slot) uint64 {
+	for slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce == mined }) {
+		mined++
 	}
-	standings, err := s.Chain.Standing(ctx, permits(waiting))
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	for i, intent := range waiting {
-		if at, needed := standings[i].Block, max(v.head.Number, intent.FromBlock); at < needed {
-			return nil, nil, nil, fmt.Errorf("the node that judged the payments is at block %d, behind block %d", at, needed)
-		}
-	}
-	s.noteReverting(ctx, waiting, standings)
-	committed := committedBy(open)
-	for i, intent := range waiting {
-		standing := &standings[i]
-		// Code can burn the gas of its neighbours; others failed among theirs.
-		if standing.Code || intent.Reverts > 0 {
-			s.isolated[intent.ID] = true
-		}
-		switch {
-		case standing.Spent:
-			undecided = append(undecided, unresolved{intent: intent})
-		case standing.Failure != nil:
-			undecided = append(undecided, unresolved{intent, standing.Failure})
-		case intent.Reverts >= s.MaxTries, s.refuses(intent, *standing):
-			undecided = append(undecided, unresolved{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
-		case committed.overdraws(standing.Balance, intent.Permit):
-			// It waits for what is on its way: together they would overdraw the owner.
-		case s.isolated[intent.ID]:
-			alone = append(alone, intent)
-		default:
-			together = append(together, intent)
-		}
-	}
-	return together, alone, undecided, nil
+	return mined
 }
 
-// sendBatch puts a batch into a slot and broadcasts it. A batch that is too large
-// for a block, or for what the wallet holds, goes by halves: the rest waits.
+// sendBatch opens a slot for a batch of intents and broadcasts its transaction. If
+// the batch is too large for a block, or costs more than the wallet holds, it
+// sends the first half, or the first quarter and so on; the rest waits. It returns
+// all open slots. After an error in broadcasting, the slot is open and the next
+// round broadcasts it again.
 func (s *Settler) sendBatch(ctx context.Context, open []Slot, nonce uint64, batch []Intent) ([]Slot, error) {
 	slot, err := s.openSlot(ctx, nonce, batch)
 	for len(batch) > 1 && (errors.Is(err, ErrBatch) || errors.Is(err, ErrWalletEmpty)) {
@@ -156,8 +112,10 @@ func (s *Settler) sendBatch(ctx context.Context, open []Slot, nonce uint64, batc
 	return append(open, slot), err
 }
 
-// openSlot signs a transaction for the batch and saves it, before anybody hears
-// of it.
+// openSlot signs a transaction for a batch of intents and saves it with a new
+// slot. Nothing is broadcast before it is saved. A crash
+//   - after signing, before saving: the intents wait, the next round signs again;
+//   - after saving: the next round finds the open slot and broadcasts it.
 func (s *Settler) openSlot(ctx context.Context, nonce uint64, batch []Intent) (Slot, error) {
 	tx, err := s.Wallet.Sign(ctx, permits(batch), nonce, nil)
 	if err != nil {
@@ -178,46 +136,4 @@ func (s *Settler) openSlot(ctx context.Context, nonce uint64, batch []Intent) (S
 	crash.At(crash.SlotSaved)
 	s.Log.InfoContext(ctx, "slot opened", "tx", tx.Hash, "walletNonce", nonce, "payments", len(batch))
 	return slot, nil
-}
-
-// nextNonce returns the lowest nonce from consumed on that no open slot has.
-func nextNonce(consumed uint64, open []Slot) uint64 {
-	for slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce == consumed }) {
-		consumed++
-	}
-	return consumed
-}
-
-// committed is what open slots will move, by owner and token.
-type committed map[account]boxoffice.Amount
-
-type account struct{ owner, token common.Address }
-
-func committedBy(open []Slot) committed {
-	sums := committed{}
-	for _, slot := range open {
-		for _, intent := range slot.Intents {
-			permit := intent.Permit
-			key := account{permit.From, permit.Permitted.Token}
-			if sum, fits := sums[key].Add(permit.Permitted.Amount); fits {
-				sums[key] = sum
-			}
-		}
-	}
-	return sums
-}
-
-// overdraws reports whether an owner has promises and not enough for another.
-func (p committed) overdraws(balance boxoffice.Amount, permit Permit) bool {
-	key := account{permit.From, permit.Permitted.Token}
-	sum, some := p[key]
-	if !some {
-		return false
-	}
-	sum, fits := sum.Add(permit.Permitted.Amount)
-	if fits && balance.Cmp(sum) >= 0 {
-		p[key] = sum
-		return false
-	}
-	return true
 }

@@ -17,7 +17,7 @@ func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err err
 	if err != nil || len(slots) == 0 {
 		return nil, err
 	}
-	consumed, err := s.Wallet.Nonce(ctx, v.confirmed)
+	mined, err := s.Wallet.Nonce(ctx, v.confirmed)
 	if err != nil {
 		return slots, err
 	}
@@ -33,9 +33,9 @@ func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err err
 	}
 	var failures []error
 	for _, slot := range slots {
-		mine := receipts[:len(slot.Txs)]
+		own := receipts[:len(slot.Txs)]
 		receipts = receipts[len(slot.Txs):]
-		closed, err := s.followSlot(ctx, v, slot, minedReceipt(mine), consumed)
+		closed, err := s.followSlot(ctx, v, slot, minedReceipt(own), mined)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("slot %d: %w", slot.WalletNonce, err))
 		}
@@ -46,6 +46,8 @@ func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err err
 	return open, errors.Join(failures...)
 }
 
+// minedReceipt returns the receipt of the transaction that was mined, nil if none
+// was. A wallet nonce allows only one.
 func minedReceipt(receipts []*Receipt) *Receipt {
 	i := slices.IndexFunc(receipts, func(r *Receipt) bool { return r != nil })
 	if i < 0 {
@@ -54,44 +56,63 @@ func minedReceipt(receipts []*Receipt) *Receipt {
 	return receipts[i]
 }
 
-func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Receipt, consumed uint64) (closed bool, err error) {
+// followSlot moves one open slot on. receipt is that of its mined transaction, nil
+// if none is mined; mined is how many transactions of the wallet are confirmed. It
+// reports whether it closed the slot.
+func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Receipt, mined uint64) (closed bool, err error) {
 	switch {
 	case receipt != nil && receipt.BlockNumber <= v.confirmed:
 		err := s.closeSlot(ctx, v, slot, receipt)
 		return err == nil, err
 	case receipt != nil:
-		return false, nil // mined, and waiting for its confirmations
-	case slot.WalletNonce < consumed:
+		return false, nil // mined, but not confirmed yet
+	case slot.WalletNonce < mined:
 		s.Log.ErrorContext(ctx, "a transaction that this service did not sign used a nonce of the settlement wallet; its payments are sent again",
 			"walletNonce", slot.WalletNonce)
-		err := s.settle(ctx, &slot.ID, decisionsFor(slot.Intents, OutcomeReleased))
+		err := s.record(ctx, &slot.ID, decisionsFor(slot.Intents, OutcomeReleased))
 		return err == nil, err
+	case passed(slot.lastTx().SignedAt.Time(), s.Now(), s.BumpAfter):
+		return false, s.replaceTx(ctx, slot)
 	}
-	last := slot.Txs[len(slot.Txs)-1]
-	if !passed(last.SignedAt.Time(), s.Now(), s.BumpAfter) {
-		return false, s.Wallet.Broadcast(ctx, last)
-	}
-	bumped, err := s.Wallet.Sign(ctx, permits(slot.Intents), slot.WalletNonce, &last)
-	if errors.Is(err, ErrBatch) { // a block holds less gas than when it was sent: give up the batch, not the nonce
-		bumped, err = s.Wallet.Sign(ctx, nil, slot.WalletNonce, &last)
-	}
-	if err != nil {
-		return false, errors.Join(err, s.Wallet.Broadcast(ctx, last))
-	}
-	crash.At(crash.ReplacementSigned)
-	if err := s.Store.AddTx(ctx, slot.ID, bumped); err != nil {
-		return false, err
-	}
-	crash.At(crash.ReplacementSaved)
-	s.Log.InfoContext(ctx, "transaction replaced at a higher fee", "tx", bumped.Hash, "walletNonce", slot.WalletNonce, "feeCap", bumped.FeeCap)
-	err = s.Wallet.Broadcast(ctx, bumped)
-	crash.At(crash.ReplacementSent)
-	return false, err
+	return false, s.Wallet.Broadcast(ctx, slot.lastTx()) // the node may have dropped it
 }
 
-// closeSlot credits the intents whose own Transfer is in the slot's receipt and
-// whose nonce is spent. All others wait again: whether they can still settle, or
-// were settled elsewhere, is for the next look at them.
+func (s *Slot) lastTx() Tx { return s.Txs[len(s.Txs)-1] }
+
+// replaceTx signs the transaction of a slot again with higher fees, saves it and
+// broadcasts it. If that fails it broadcasts the last one again. A crash
+//   - after signing, before saving: the next round signs again;
+//   - after saving: the next round broadcasts the newest transaction of the slot.
+//
+// Whichever of them is mined counts.
+func (s *Settler) replaceTx(ctx context.Context, slot Slot) error {
+	last := slot.lastTx()
+	replacement, err := s.Wallet.Sign(ctx, permits(slot.Intents), slot.WalletNonce, &last)
+	if errors.Is(err, ErrBatch) {
+		// Blocks hold less gas than when the slot was opened. An empty transaction
+		// uses up the wallet nonce, and then the intents are released.
+		replacement, err = s.Wallet.Sign(ctx, nil, slot.WalletNonce, &last)
+	}
+	if err != nil {
+		return errors.Join(err, s.Wallet.Broadcast(ctx, last))
+	}
+	crash.At(crash.ReplacementSigned)
+	if err := s.Store.AddTx(ctx, slot.ID, replacement); err != nil {
+		return err
+	}
+	crash.At(crash.ReplacementSaved)
+	s.Log.InfoContext(ctx, "transaction replaced at a higher fee",
+		"tx", replacement.Hash, "walletNonce", slot.WalletNonce, "feeCap", replacement.FeeCap)
+	err = s.Wallet.Broadcast(ctx, replacement)
+	crash.At(crash.ReplacementSent)
+	return err
+}
+
+// closeSlot settles the intents of a slot whose transaction is confirmed: those
+// whose own Transfer is in the receipt and whose nonce is spent. The others wait
+// again. Whether they can still settle, or another transaction settled them, the
+// next dispatch finds out. After a crash before the decisions are saved the slot
+// is open, and the next round closes it by the same receipt.
 func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Receipt) error {
 	crash.At(crash.ReceiptSeen)
 	spent, err := s.Chain.Spent(ctx, permits(slot.Intents), v.confirmed)
@@ -100,8 +121,9 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 	}
 	decisions, settled := s.matchTransfers(slot, receipt, spent)
 	if settled < count(spent) {
-		// Somebody else spent a nonce. If that was in an earlier block, the
-		// transfers here are of its twins of the same payer and amount.
+		// A nonce is spent without a Transfer here, so another transaction spent it. If
+		// that was in an earlier block, the Transfers here belong to identical payments
+		// (same payer, recipient, token and amount) whose nonces this block spent.
 		before, err := s.Chain.Spent(ctx, permits(slot.Intents), receipt.BlockNumber-1)
 		switch {
 		case err == nil:
@@ -109,23 +131,25 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 				spent[i] = spent[i] && !before[i]
 			}
 			decisions, settled = s.matchTransfers(slot, receipt, spent)
-		case !errors.Is(err, ErrRefused): // a node without the old state leaves the twins alike
+		case !errors.Is(err, ErrRefused): // without archive state, identical payments cannot be told apart
 			return err
 		}
 	}
 	if err := s.Costs.SaveCost(ctx, receipt.TxHash, int64(receipt.GasUsed), receipt.feeGwei()); err != nil {
 		return err
 	}
-	if err := s.settle(ctx, &slot.ID, decisions); err != nil {
+	if err := s.record(ctx, &slot.ID, decisions); err != nil {
 		return err
 	}
 	s.Log.InfoContext(ctx, "slot closed", "tx", receipt.TxHash, "walletNonce", slot.WalletNonce,
-		"settled", settled, "leftOut", len(decisions)-settled, "gasUsed", receipt.GasUsed)
+		"settled", settled, "reverted", len(decisions)-settled, "gasUsed", receipt.GasUsed)
 	return nil
 }
 
-// matchTransfers gives each spent intent its own transfer of the receipt: the calls and
-// their logs have one order.
+// matchTransfers gives each intent whose nonce is spent the first Transfer of the
+// receipt that its permit makes and that no intent before it has: the calls of the
+// transaction and their Transfers have the same order. It decides that these
+// settled and that the calls of the others reverted.
 func (s *Settler) matchTransfers(slot Slot, receipt *Receipt, spent []bool) (decisions []Decision, settled int) {
 	unclaimed := slices.Clone(receipt.Transfers)
 	decisions = decisionsFor(slot.Intents, OutcomeReverted)
@@ -140,16 +164,17 @@ func (s *Settler) matchTransfers(slot Slot, receipt *Receipt, spent []bool) (dec
 	return decisions, settled
 }
 
-// movedBy reports whether a transfer is the one that the intent's permit makes.
+// movedBy reports whether a transfer is like the one that the intent's permit
+// makes: token, payer, recipient and amount are the same.
 func (i *Intent) movedBy(t Transfer) bool {
 	return t.Token == i.Permit.Permitted.Token && t.From == i.Permit.From &&
 		t.To == i.Permit.Witness.To && t.Amount == i.Permit.Permitted.Amount
 }
 
-func decisionsFor(intents []Intent, verdict Outcome) []Decision {
+func decisionsFor(intents []Intent, outcome Outcome) []Decision {
 	decisions := make([]Decision, len(intents))
 	for i, intent := range intents {
-		decisions[i] = Decision{Intent: intent, Outcome: verdict}
+		decisions[i] = Decision{Intent: intent, Outcome: outcome}
 	}
 	return decisions
 }

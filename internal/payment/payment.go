@@ -2,22 +2,22 @@
 // decides by evidence what became of each. It knows nothing of how an order is
 // priced or of what it buys.
 //
-// A payment that was accepted is an Intent. Each arrow of its life is one
-// conditional write of the Store:
+// A payment that was accepted is an Intent; transitions.go shows its states. A
+// Settler carries intents to the chain with our own key; package remote carries
+// them to a facilitator. For both a Decider reads the confirmed chain and decides
+// what became of each intent. The way of a payment through the files:
 //
-//	          OpenSlot          its Transfer is confirmed
-//	waiting ───────────▶ sent ───────────────────────────▶ settled
-//	 │ │ ▲                │                                 ▲  ▲
-//	 │ │ └────────────────┘ its slot did not settle it      │  │
-//	 │ └────────────────────────────────────────────────────┘  │
-//	 │   somebody else's transaction carried it                │
-//	 └──▶ failed ──────────────────────────────────────────────┘
-//	      it would revert    somebody settled it all the same
+//	verify.go    is the payment accepted?
+//	settler.go   one round of the settler: review, follow the slots, dispatch
+//	classify.go  which waiting intents settle together, which alone, which not
+//	dispatch.go  sign a transaction for intents, save it in a slot, broadcast it
+//	follow.go    a slot until its transaction is confirmed
+//	resolve.go   what the confirmed chain says about an intent in no slot
+//	review.go    look again at what was decided: a reorganisation may change it
 //
-// A failed intent that is not final can still be settled by anyone who holds
-// its signature, until its nonce is spent or its deadline has passed; the
-// settler watches it until then. A settled intent whose block a reorganisation
-// removes is sent or waiting again, while its order stays paid.
+// A failed intent that is not final can still be settled by anyone who has its
+// signed permit, until its nonce is spent or its deadline has passed. The settler
+// watches it until then.
 package payment
 
 import (
@@ -36,7 +36,7 @@ type Permit struct {
 	Signature []byte // a secret until it is broadcast
 }
 
-// State is where an intent stands.
+// State is the state of an intent.
 type State string
 
 // The states of an intent.
@@ -54,10 +54,10 @@ type Intent struct {
 	SubmissionID   boxoffice.UUID // empty for an order
 	ChainID        uint64
 	Permit         Permit
-	Payload        []byte              // canonical JSON of the signed x402 payload; never logged or answered
+	Payload        []byte              // canonical JSON of the signed x402 payload; it reaches no log and no response
 	PayloadHash    boxoffice.Hash      // SHA-256 of Payload
 	QuoteSignature boxoffice.Signature // zero for a submission
-	FromBlock      uint64              // the newest block when it was verified: its nonce was free then
+	FromBlock      uint64              // the newest block when it was verified; its nonce was unspent then
 	SubmittedAt    boxoffice.Timestamp
 	Progress
 }
@@ -67,11 +67,11 @@ type Evidence struct {
 	TxHash      common.Hash
 	LogIndex    uint
 	BlockNumber uint64
-	SettledAt   boxoffice.Timestamp // when the service saw it confirmed
+	SettledAt   boxoffice.Timestamp // when the settler saw it confirmed
 }
 
-// Rejection says why a payment is not accepted or did not settle, in a way
-// that the payer can act on.
+// Rejection says why a payment is not accepted or did not settle, so that the
+// payer knows what to change.
 type Rejection struct {
 	Reason x402.Reason
 	Detail string
@@ -79,16 +79,16 @@ type Rejection struct {
 
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
 
-// Outcome is what a Decision makes of an intent.
+// Outcome is what a Decision says about an intent.
 type Outcome string
 
-// The verdicts on an intent.
+// The outcomes.
 const (
-	OutcomeSettled  Outcome = "settled"  // by Evidence
-	OutcomeFailed   Outcome = "failed"   // with Reason; Final if the permit is dead
+	OutcomeSettled  Outcome = "settled"  // Evidence proves it
+	OutcomeFailed   Outcome = "failed"   // Reason says why; Final if its permit can never settle any more
 	OutcomeReleased Outcome = "released" // its transaction can never be mined: it waits again
-	OutcomeReverted Outcome = "left_out" // its transaction is confirmed without its transfer: it waits again, and that is counted
-	OutcomeUndone   Outcome = "undone"   // it was settled, and no block has its transfer any more: it waits again
+	OutcomeReverted Outcome = "reverted" // its transaction is confirmed and its call did not settle it: it waits again
+	OutcomeUndone   Outcome = "undone"   // it was settled, and a reorganisation removed its transfer: it waits again
 )
 
 // Decision is what a settler decided about one intent.
@@ -100,8 +100,8 @@ type Decision struct {
 	Evidence *Evidence
 }
 
-// Slot is one nonce of a settlement wallet and everything signed for it: of
-// its transactions, at most one is ever mined.
+// Slot is one nonce of a settlement wallet with every transaction that was signed
+// for it: each carries the intents, or none. At most one is ever mined.
 type Slot struct {
 	ID          boxoffice.UUID
 	ChainID     uint64
@@ -122,18 +122,18 @@ type Tx struct {
 	SignedAt boxoffice.Timestamp
 }
 
-// ErrStale is what a Store returns when the rows were not as the caller
-// believed: somebody else moved them first. The caller reads them again.
+// ErrStale says that a conditional write found the rows changed since the caller
+// read them. The caller reads them again.
 var ErrStale = errors.New("payment: the state has changed meanwhile")
 
-// ErrCredited is what a Store returns for evidence that settled another intent.
+// ErrCredited says that the Transfer of the evidence has settled another intent.
 var ErrCredited = errors.New("payment: the transfer is credited to another payment")
 
-// Store is what the settler keeps. Every method is one transaction.
+// Store has the intents and the slots. Every method is one transaction.
 type Store interface {
 	// Waiting returns the oldest waiting intents of a chain.
 	Waiting(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
-	// Slots returns the open slots of a wallet by rising nonce.
+	// Slots returns the open slots of a wallet, lowest nonce first.
 	Slots(ctx context.Context, chainID uint64, sender common.Address) ([]Slot, error)
 	// OpenSlot saves a slot with its first transaction and executes the changes of
 	// its intents, in the order of their calls: all of it, or ErrStale and nothing.
@@ -156,126 +156,19 @@ type Recorder interface {
 	Record(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision, at boxoffice.Timestamp) error
 }
 
-// History is what the settler asks of payments that were settled, in case a
-// reorganisation takes them back. Every method is one transaction.
+// History has the settled intents and the closed slots, which a reorganisation
+// may change. Every method is one transaction.
 type History interface {
 	// Settled returns the settled intents whose transfer is in a block from
 	// first on, newest first.
 	Settled(ctx context.Context, chainID, first uint64, limit int) ([]Intent, error)
-	// ClosedSlots returns a wallet's closed slots from a nonce on, by rising nonce,
-	// with every intent that they carried.
+	// ClosedSlots returns a wallet's closed slots from a nonce on, lowest nonce
+	// first, with every intent that they carried.
 	ClosedSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) ([]Slot, error)
 	// ReopenSlots opens a wallet's closed slots from a nonce on and executes the
 	// changes of their intents: all of it, or ErrStale and nothing.
 	ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64, changes []Change) error
-	// Carried says whether a transaction is one of ours and which intents it
+	// Carried returns whether a transaction is one of ours and which intents it
 	// carried.
 	Carried(ctx context.Context, tx common.Hash) (ours bool, intents []boxoffice.UUID, err error)
-}
-
-// Head is the newest block.
-type Head struct {
-	Number uint64
-	Time   uint64 // Unix seconds
-}
-
-// Standing is how a permit stands at the newest block.
-type Standing struct {
-	Balance   boxoffice.Amount // of the owner
-	Allowance boxoffice.Amount // of the owner for Permit2
-	Spent     bool             // the permit's nonce
-	Code      bool             // the owner has code (EIP-7702 too), which Permit2 runs and which may burn all gas of a batch
-	Approved  bool             // the owner has code and accepts the approval that was asked about
-	Failure   *Rejection       // why settling would fail; nil if it would work
-	Block     uint64           // the newest block that the node knew when it was asked
-}
-
-// Approval is what an owner with code is asked beside its permit: whether a
-// signature over something else is its own (EIP-1271).
-type Approval struct {
-	Digest    [32]byte
-	Signature boxoffice.Signature
-}
-
-// Transfer is a Transfer log of an ERC-20 token.
-type Transfer struct {
-	Token       common.Address
-	From, To    common.Address
-	Amount      boxoffice.Amount
-	TxHash      common.Hash
-	LogIndex    uint
-	BlockNumber uint64
-}
-
-// Receipt is what a mined transaction left behind.
-type Receipt struct {
-	TxHash      common.Hash
-	BlockNumber uint64
-	GasUsed     uint64
-	GasPrice    boxoffice.Amount // wei a gas that was paid; 0 if the node does not tell
-	Transfers   []Transfer
-}
-
-// ErrRefused marks the error of a question that the node understood and did not
-// answer: it keeps no state of so old a block, for one.
-var ErrRefused = errors.New("payment: the node refused the question")
-
-// Standings says how permits stand.
-type Standings interface {
-	// Standing says of each permit how it stands at the newest block and
-	// whether settling all of them in this order would work for it. It asks the
-	// owners of the first permits about their approvals, where there are some.
-	Standing(ctx context.Context, permits []Permit, approvals ...Approval) ([]Standing, error)
-}
-
-// Chain reads an EVM chain. An error means that the chain did not answer; it
-// never says anything about a payment. Where a method names a block, a node
-// that does not know this block yet is an error: of many nodes behind one
-// address, one that lags must not speak for the chain.
-type Chain interface {
-	// Head returns the newest block.
-	Head(ctx context.Context) (Head, error)
-	// BlockTime returns the timestamp of a block in Unix seconds.
-	BlockTime(ctx context.Context, number uint64) (uint64, error)
-	Standings
-	// Spent says of each permit whether its nonce was spent as of a block.
-	Spent(ctx context.Context, permits []Permit, block uint64) ([]bool, error)
-	// Receipts returns the receipt of each transaction, nil for one that is not
-	// mined, from a node that knows the given block.
-	Receipts(ctx context.Context, hashes []common.Hash, known uint64) ([]*Receipt, error)
-	// Transfers returns the transfers of token from one address to another in
-	// the blocks from first to last, both included, oldest first.
-	Transfers(ctx context.Context, token, from, to common.Address, first, last uint64) ([]Transfer, error)
-}
-
-// What keeps a Wallet from signing.
-var (
-	// ErrWalletEmpty says that the wallet cannot pay for the transaction.
-	ErrWalletEmpty = errors.New("the settlement wallet has not enough native coin")
-	// ErrFeeCeiling says that the chain asks for more than the configured maximum.
-	ErrFeeCeiling = errors.New("the fee would be above the configured maximum")
-	// ErrBatch says that the permits do not fit one transaction.
-	ErrBatch = errors.New("the payments do not fit one transaction")
-)
-
-// Wallet signs and sends with the settlement key.
-type Wallet interface {
-	// Address returns the wallet's address.
-	Address() common.Address
-	// MaxBatch returns how many permits fit one transaction.
-	MaxBatch() int
-	// Nonce returns how many transactions of the wallet are in the chain as of
-	// a block.
-	Nonce(ctx context.Context, block uint64) (uint64, error)
-	// Ready fails, with ErrWalletEmpty or ErrFeeCeiling among others, if the
-	// wallet could not settle one permit now.
-	Ready(ctx context.Context) error
-	// Sign returns a transaction that settles the permits with the given wallet
-	// nonce at the going fees. If it replaces one, its fees are higher by at
-	// least what nodes ask of a replacement. One without permits does nothing
-	// but use up the nonce.
-	Sign(ctx context.Context, permits []Permit, nonce uint64, replaces *Tx) (Tx, error)
-	// Broadcast hands a transaction to the chain. A transaction that is known
-	// already is not an error.
-	Broadcast(ctx context.Context, tx Tx) error
 }

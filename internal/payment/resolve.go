@@ -8,100 +8,125 @@ import (
 	"boxoffice/x402"
 )
 
-// unresolved is an intent that is in no slot and would not settle now.
+// unresolved is an intent in no slot about which the confirmed chain has to say
+// what it is: it waits and would not settle now, or it failed and is not final, or
+// a facilitator carries it.
 type unresolved struct {
 	intent Intent
-
-	failure *Rejection // why it would not settle; nil if it failed before, or if its nonce is spent
+	// failure is why a waiting intent would not settle now. It is nil if the nonce is
+	// spent, or if nothing speaks against the intent.
+	failure *Rejection
 }
 
-// permitState is what the chain says of a unresolved intent.
+// permitState is what the chain says of the permit of an unresolved intent.
 type permitState struct {
-	spent, expired bool // its nonce, its deadline, as of the confirmed block
-	dead           bool // the same, as of the buried block
+	spent   bool // its nonce is spent as of the confirmed block
+	expired bool // its deadline had passed at the confirmed block
+	dead    bool // spent or expired as of the buried block: it can never settle any more
 }
 
-// resolve decides unresolved intents as far as the confirmed chain allows. Others
-// stay as they are.
-func (d *Decider) resolve(ctx context.Context, v view, cases []unresolved) error {
-	if len(cases) == 0 {
+// resolve decides unresolved intents as far as the confirmed chain allows. It
+// leaves the others as they are. An intent that cannot be decided because of an
+// error does not keep it from deciding the others.
+func (d *Decider) resolve(ctx context.Context, v view, intents []unresolved) error {
+	if len(intents) == 0 {
 		return nil
 	}
-	found := make([]permitState, len(cases))
-	signed := make([]Permit, len(cases))
-	for i, c := range cases {
-		signed[i] = c.intent.Permit
-	}
-	for _, block := range []uint64{v.confirmed, v.buried} {
-		spent, err := d.Chain.Spent(ctx, signed, block)
-		if err != nil {
-			return err
-		}
-		at, err := d.Chain.BlockTime(ctx, block)
-		if err != nil {
-			return err
-		}
-		for i, permit := range signed {
-			deadline, fits := permit.Deadline.Uint64()
-			expired := fits && at > deadline
-			if block == v.confirmed {
-				found[i] = permitState{spent: spent[i], expired: expired}
-			}
-			found[i].dead = spent[i] || expired // the buried block has the last word
-		}
+	states, err := d.permitStates(ctx, v, intents)
+	if err != nil {
+		return err
 	}
 	var failures []error
-	for i, c := range cases {
-		decision, err := d.decide(ctx, v, c, found[i])
+	for i, u := range intents {
+		decision, err := d.decide(ctx, v, u, states[i])
 		if err == nil && decision != nil {
-			err = d.apply(ctx, c.intent, *decision)
+			err = d.saveDecision(ctx, *decision)
 		}
 		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
 }
 
+// permitStates reads the state of each intent's permit from the confirmed and the
+// buried block.
+func (d *Decider) permitStates(ctx context.Context, v view, intents []unresolved) ([]permitState, error) {
+	states := make([]permitState, len(intents))
+	signed := make([]Permit, len(intents))
+	for i, u := range intents {
+		signed[i] = u.intent.Permit
+	}
+	for _, block := range []uint64{v.confirmed, v.buried} {
+		spent, err := d.Chain.Spent(ctx, signed, block)
+		if err != nil {
+			return nil, err
+		}
+		at, err := d.Chain.BlockTime(ctx, block)
+		if err != nil {
+			return nil, err
+		}
+		for i, permit := range signed {
+			deadline, fits := permit.Deadline.Uint64()
+			expired := fits && at > deadline
+			if block == v.confirmed {
+				states[i] = permitState{spent: spent[i], expired: expired}
+			}
+			if block == v.buried {
+				states[i].dead = spent[i] || expired
+			}
+		}
+	}
+	return states, nil
+}
+
 // decide returns the decision on an intent, nil to leave it as it is.
-func (d *Decider) decide(ctx context.Context, v view, c unresolved, found permitState) (*Decision, error) {
-	decision := &Decision{Intent: c.intent, Outcome: OutcomeFailed, Final: found.dead}
+func (d *Decider) decide(ctx context.Context, v view, u unresolved, permit permitState) (*Decision, error) {
+	failed := &Decision{Intent: u.intent, Outcome: OutcomeFailed, Final: permit.dead}
 	switch {
-	case found.spent && c.intent.FromBlock > v.confirmed:
-		return nil, nil // it was free in a later block: the chain is not of one mind
-	case found.spent:
-		transfer, err := d.findTransfer(ctx, v, c.intent)
+	case permit.spent && u.intent.FromBlock > v.confirmed:
+		// The nonce was unspent in a later block, when the payment was verified. So the
+		// node is behind that block, or a reorganisation is going on. Decide nothing.
+		return nil, nil
+	case permit.spent:
+		transfer, err := d.findTransfer(ctx, v, u.intent)
 		if err != nil {
 			return nil, err
 		}
 		if transfer != nil {
-			return &Decision{Intent: c.intent, Outcome: OutcomeSettled, Evidence: d.evidence(*transfer)}, nil
+			return &Decision{Intent: u.intent, Outcome: OutcomeSettled, Evidence: d.evidence(*transfer)}, nil
 		}
-		decision.Reason = string(x402.ReasonNonceSpent)
-	case found.expired:
-		decision.Reason = string(x402.ReasonDeadlineExpired)
-	case c.failure == nil, // failed before and still alive, or spent in a block that is not confirmed
-		c.failure.Reason == x402.ReasonNotYetValid: // only early
+		failed.Reason = string(x402.ReasonNonceSpent)
+	case permit.expired:
+		failed.Reason = string(x402.ReasonDeadlineExpired)
+	case u.failure == nil:
+		// It failed before and can still settle, or its nonce is spent in a block that
+		// is not confirmed yet.
 		return nil, nil
+	case u.failure.Reason == x402.ReasonNotYetValid:
+		return nil, nil // it settles later
 	default:
-		decision.Reason = string(c.failure.Reason)
+		failed.Reason = string(u.failure.Reason)
 	}
-	// What failed has failed, unless its permit died; what was undone is tried
-	// until then, because its order is paid.
-	if (c.intent.State == Failed || c.intent.Undone()) && !found.dead {
+	// A failed intent can only become final. An undone one is tried again until its
+	// permit is dead, because its order is paid.
+	if (u.intent.State == Failed || u.intent.Undone()) && !permit.dead {
 		return nil, nil
 	}
-	return decision, nil
+	return failed, nil
 }
 
-func (d *Decider) apply(ctx context.Context, intent Intent, decision Decision) error {
-	err := d.settle(ctx, nil, []Decision{decision})
+// saveDecision saves a decision on an intent that is in no slot.
+func (d *Decider) saveDecision(ctx context.Context, decision Decision) error {
+	intent := decision.Intent
+	err := d.record(ctx, nil, []Decision{decision})
 	switch {
-	case errors.Is(err, ErrCredited): // another payment's: the next look finds the next one
+	case errors.Is(err, ErrCredited):
+		// The Transfer belongs to another payment. The next round finds the next one.
 		d.credited[logID{decision.Evidence.TxHash, decision.Evidence.LogIndex}] = true
 	case err != nil:
 	case decision.Outcome == OutcomeSettled:
 		d.Log.InfoContext(ctx, "payment settled by another transaction", "intent", intent.ID, "tx", decision.Evidence.TxHash)
 	case intent.Undone():
-		d.Log.ErrorContext(ctx, "a payment that a reorganisation took back can not be settled again: its order is paid and its money is not there",
+		d.Log.ErrorContext(ctx, "a payment that a reorganisation removed cannot be settled again: its order is paid and its money is not there",
 			"intent", intent.ID, "order", intent.OrderID, "reason", decision.Reason)
 	default:
 		d.Log.InfoContext(ctx, "payment failed", "intent", intent.ID, "reason", decision.Reason, "final", decision.Final)
@@ -109,10 +134,15 @@ func (d *Decider) apply(ctx context.Context, intent Intent, decision Decision) e
 	return err
 }
 
-// findTransfer returns the confirmed transfer that spent the intent's nonce, in
-// a transaction of somebody else or in one of ours that carried it; nil if the
-// nonce was spent without one. It looks through the blocks since the intent was
-// verified, and through as many before as a reorganisation may have moved.
+// findTransfer returns the confirmed Transfer of an intent whose nonce is spent,
+// nil if there is none. A Transfer is the intent's own if
+//   - it has the payer, recipient, token and amount of the permit,
+//   - it has not settled another intent,
+//   - its transaction is not one of ours that did not carry the intent, and
+//   - its block is the one that spent the intent's nonce.
+//
+// It looks through the blocks since the intent was verified, and through as many
+// before these as a reorganisation may have moved the transaction back.
 func (d *Decider) findTransfer(ctx context.Context, v view, intent Intent) (*Transfer, error) {
 	permit := intent.Permit
 	first := intent.FromBlock - min(intent.FromBlock, d.ReorgDepth)
@@ -129,21 +159,23 @@ func (d *Decider) findTransfer(ctx context.Context, v view, intent Intent) (*Tra
 		} else if ours && !slices.Contains(carried, intent.ID) {
 			continue
 		}
-		here, err := d.spentIn(ctx, permit, transfer.BlockNumber)
+		spent, err := d.spentBy(ctx, permit, transfer.BlockNumber)
 		if errors.Is(err, ErrRefused) {
-			here = true // no state of that block is left: the nonce is spent, and the transfer is the permit's own
+			// The node no longer has the state of that block. The nonce is spent and the
+			// Transfer fits, so it counts.
+			spent = true
 		} else if err != nil {
 			return nil, err
 		}
-		if here {
+		if spent {
 			return &transfer, nil
 		}
 	}
 	return nil, nil
 }
 
-// spentIn reports whether the permit's nonce was spent in the very block.
-func (d *Decider) spentIn(ctx context.Context, permit Permit, block uint64) (bool, error) {
+// spentBy reports whether a block spent the nonce of a permit.
+func (d *Decider) spentBy(ctx context.Context, permit Permit, block uint64) (bool, error) {
 	before, err := d.Chain.Spent(ctx, []Permit{permit}, block-1)
 	if err != nil {
 		return false, err

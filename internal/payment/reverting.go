@@ -7,17 +7,19 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// distrustFor is how long an owner is not trusted that was two-faced.
-const distrustFor = time.Hour
-
-// revertingOwners remembers owners with code whose payment would settle by every
-// simulation and did not in a block. Code can tell the one from the other, and
-// answers as it likes: without a memory one wallet would have us pay gas for
-// each order that it makes, for nothing. An owner without code cannot do that
-// for less than it costs us. A restart forgets, and learns for one transaction.
+// revertingOwners has the owners with code whose payment passed the simulation and
+// reverted in a transaction, and when that was seen. Code can see whether it is
+// simulated, so such a wallet could make us pay gas for nothing with every order.
+// For a while its payments are not sent. An owner without code cannot do that for
+// less than it costs us.
+//
+// A restart forgets these owners; to learn of one again costs one transaction.
 type revertingOwners map[common.Address]time.Time
 
-// noteReverting finds out who is two-faced.
+// revertingFor is how long the payments of a reverting owner are not sent.
+const revertingFor = time.Hour
+
+// noteReverting finds reverting owners among the owners of waiting intents.
 func (s *Settler) noteReverting(ctx context.Context, waiting []Intent, standings []Standing) {
 	for i, intent := range waiting {
 		standing := standings[i]
@@ -29,11 +31,11 @@ func (s *Settler) noteReverting(ctx context.Context, waiting []Intent, standings
 	}
 }
 
-// refuses reports whether a payment that would settle now is not to be sent.
-// What a reorganisation took back is sent: its order is paid.
-func (s *Settler) refuses(intent Intent, standing Standing) bool {
+// isReverting reports whether an intent is not sent because its owner is a
+// reverting one. An undone intent is sent all the same, because its order is paid.
+func (s *Settler) isReverting(intent Intent, standing Standing) bool {
 	seen, known := s.reverting[intent.Permit.From]
-	if known && s.Now().Sub(seen) >= distrustFor {
+	if known && s.Now().Sub(seen) >= revertingFor {
 		delete(s.reverting, intent.Permit.From)
 		known = false
 	}

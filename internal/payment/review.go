@@ -3,13 +3,15 @@ package payment
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"boxoffice"
 
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Intents that one review looks at: of those that failed and of those that settled.
+// How many intents one review looks at.
 const (
 	maxReviewFailed  = 100
 	maxReviewSettled = 1000
@@ -26,8 +28,7 @@ func (d *Decider) reviewDue() bool {
 	return due
 }
 
-// review looks again, every ReviewEvery, at what was decided and may not be the
-// last word.
+// review looks again, every ReviewEvery, at decisions that the chain may change.
 func (s *Settler) review(ctx context.Context, v view) error {
 	if !s.reviewDue() {
 		return nil
@@ -47,15 +48,15 @@ func (d *Decider) reviewFailed(ctx context.Context, v view) error {
 	if err != nil {
 		return err
 	}
-	cases := make([]unresolved, len(failed))
+	intents := make([]unresolved, len(failed))
 	for i, intent := range failed {
-		cases[i] = unresolved{intent: intent}
+		intents[i] = unresolved{intent: intent}
 	}
-	return d.resolve(ctx, v, cases)
+	return d.resolve(ctx, v, intents)
 }
 
-// reviewSettled lets settled intents wait again whose transfer a reorganisation
-// removed. It looks at those whose block a reorganisation may still remove.
+// reviewSettled undoes settled intents whose Transfer a reorganisation removed. It
+// looks at those whose block a reorganisation may still remove.
 func (d *Decider) reviewSettled(ctx context.Context, v view) error {
 	if older, err := d.isOlder(ctx, v); err != nil || older {
 		return err
@@ -67,88 +68,100 @@ func (d *Decider) reviewSettled(ctx context.Context, v view) error {
 	return d.undo(ctx, v, settled)
 }
 
-// isOlder reports whether an intent was settled by a block that the view does not
-// have as confirmed. Such a view does not show what a reorganisation removed.
+// isOlder reports whether an intent was settled by a block that is not confirmed in
+// the view. Then the view is older than that decision, and a Transfer that is not
+// in it says nothing.
 func (d *Decider) isOlder(ctx context.Context, v view) (bool, error) {
 	later, err := d.History.Settled(ctx, d.ChainID, v.confirmed+1, 1)
 	return len(later) > 0, err
 }
 
-// reopenSlots opens the closed slots again whose wallet nonces the chain gave
-// back: a reorganisation deeper than the confirmations removed their
-// transactions. Their orders stay paid.
+// reopenSlots opens the closed slots again whose wallet nonces are unused in the
+// confirmed chain: a reorganisation deeper than the confirmations removed their
+// transactions. followSlots then broadcasts these again. The orders stay paid.
 func (s *Settler) reopenSlots(ctx context.Context, v view) error {
 	if older, err := s.isOlder(ctx, v); err != nil || older {
 		return err
 	}
-	consumed, err := s.Wallet.Nonce(ctx, v.confirmed)
+	unused, err := s.Wallet.Nonce(ctx, v.confirmed)
 	if err != nil {
 		return err
 	}
-	closed, err := s.History.ClosedSlots(ctx, s.ChainID, s.Wallet.Address(), consumed)
+	closed, err := s.History.ClosedSlots(ctx, s.ChainID, s.Wallet.Address(), unused)
 	if err != nil {
 		return err
 	}
-	err = s.History.ReopenSlots(ctx, s.ChainID, s.Wallet.Address(), consumed, Resend(closed))
+	err = s.History.ReopenSlots(ctx, s.ChainID, s.Wallet.Address(), unused, Resend(closed))
 	if err == nil && len(closed) > 0 {
 		s.Log.ErrorContext(ctx, "a reorganisation deeper than the confirmations removed transactions; they are sent again",
-			"slots", len(closed), "fromWalletNonce", consumed)
+			"slots", len(closed), "fromWalletNonce", unused)
 	}
 	return err
 }
 
-// undo lets settled intents wait again whose transfer no block has any more.
+// undo lets the settled intents wait again whose Transfer is in no block any more.
+// Their orders stay paid.
+//
+// Identical payments (same payer, recipient, token and amount) that one
+// transaction settled need as many Transfers in its receipt. If one is missing, it
+// is not known whose it was, so all of them are undone, and settle again when
+// their Transfers are found.
 func (d *Decider) undo(ctx context.Context, v view, settled []Intent) error {
-	var hashes []common.Hash
-	place := map[common.Hash]int{}
-	for _, intent := range settled {
-		if _, known := place[intent.Evidence.TxHash]; !known {
-			place[intent.Evidence.TxHash] = len(hashes)
-			hashes = append(hashes, intent.Evidence.TxHash)
-		}
-	}
-	if len(hashes) == 0 {
-		return nil
-	}
-	receipts, err := d.Chain.Receipts(ctx, hashes, v.confirmed)
-	if err != nil {
-		return err
-	}
-	// Twins, of one payer and amount in one transaction, need a transfer each. If
-	// one is missing, all of them wait until it is clear whose.
-	type claim struct {
+	type payments struct {
 		tx       common.Hash
 		from, to account
 		amount   boxoffice.Amount
 	}
-	claims := map[claim][]Intent{}
+	identical := map[payments][]Intent{}
 	for _, intent := range settled {
 		permit := intent.Permit
 		token := permit.Permitted.Token
-		key := claim{intent.Evidence.TxHash, account{permit.From, token}, account{permit.Witness.To, token}, permit.Permitted.Amount}
-		claims[key] = append(claims[key], intent)
+		key := payments{intent.Evidence.TxHash, account{permit.From, token}, account{permit.Witness.To, token}, permit.Permitted.Amount}
+		identical[key] = append(identical[key], intent)
+	}
+	receipts, err := d.settlingReceipts(ctx, v, settled)
+	if err != nil {
+		return err
 	}
 	var undone []Intent
-	for key, twins := range claims {
-		there := 0
-		if receipt := receipts[place[key.tx]]; receipt != nil {
+	for key, intents := range identical {
+		found := 0
+		if receipt := receipts[key.tx]; receipt != nil {
 			for _, transfer := range receipt.Transfers {
-				if twins[0].movedBy(transfer) {
-					there++
+				if intents[0].movedBy(transfer) {
+					found++
 				}
 			}
 		}
-		if there >= len(twins) {
+		if found >= len(intents) {
 			continue
 		}
-		undone = append(undone, twins...)
-		for _, intent := range twins {
-			d.Log.ErrorContext(ctx, "a reorganisation took a settled payment back; its order stays paid, and it is settled again while its permit lives",
+		undone = append(undone, intents...)
+		for _, intent := range intents {
+			d.Log.ErrorContext(ctx, "a reorganisation removed a settled payment; its order stays paid, and it is settled again while its permit allows it",
 				"intent", intent.ID, "order", intent.OrderID, "tx", key.tx, "block", intent.Evidence.BlockNumber)
 		}
 	}
 	if len(undone) == 0 {
 		return nil
 	}
-	return d.settle(ctx, nil, decisionsFor(undone, OutcomeUndone))
+	return d.record(ctx, nil, decisionsFor(undone, OutcomeUndone))
+}
+
+// settlingReceipts returns the receipts of the transactions that settled the
+// intents, nil for one that is not mined any more.
+func (d *Decider) settlingReceipts(ctx context.Context, v view, settled []Intent) (map[common.Hash]*Receipt, error) {
+	receipts := map[common.Hash]*Receipt{}
+	for _, intent := range settled {
+		receipts[intent.Evidence.TxHash] = nil
+	}
+	hashes := slices.Collect(maps.Keys(receipts))
+	found, err := d.Chain.Receipts(ctx, hashes, v.confirmed)
+	if err != nil {
+		return nil, err
+	}
+	for i, receipt := range found {
+		receipts[hashes[i]] = receipt
+	}
+	return receipts, nil
 }
