@@ -25,7 +25,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	var script strings.Builder
-	for _, section := range []string{"## Buy with the command line", "## Buy with curl"} {
+	for _, section := range []string{"## Buy with the command line", "## Buy with Go", "## Buy with curl"} {
 		_, rest, found := strings.Cut(string(readme), section)
 		_, rest, opened := strings.Cut(rest, "```sh\n")
 		commands, _, closed := strings.Cut(rest, "```")
@@ -58,10 +58,28 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for want, times := range map[string]int{`Status +admitted`: 1, `"status":"admitted","order"`: 2, `402 Payment Required`: 1} {
+	for want, times := range map[string]int{
+		`Status +admitted`: 1, `"status":"admitted","order"`: 2, `402 Payment Required`: 1,
+		`(?m)^job \S+ is completed$`: 1,
+	} {
 		if got := len(regexp.MustCompile(want).FindAll(out, -1)); got != times {
 			t.Errorf("%q stands %d times, want %d, in\n%s", want, got, times, out)
 		}
 	}
 	r.end(t, os.Interrupt)
+}
+
+// The README shows the program of examples/go as it is.
+func TestReadmeShowsTheGoProgram(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile("../../examples/go/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "```go\n"+string(program)+"```\n") {
+		t.Error("the Go program in README.md is not examples/go/main.go: copy it")
+	}
 }
