@@ -5,10 +5,16 @@ import (
 	"encoding/json"
 	"io"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"boxoffice"
 )
+
+// module is the path of the module.
+var module = reflect.TypeFor[boxoffice.Policy]().PkgPath()
 
 // mayImport is the house's plan: what each package may import of the module.
 // Arrows point down only.
@@ -48,7 +54,7 @@ var (
 
 func TestArrowsPointDown(t *testing.T) {
 	for _, p := range packages(t, "./...") {
-		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, "boxoffice"), "/")
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 		if slices.Contains(wiring, name) || slices.ContainsFunc(tests, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			continue
 		}
@@ -58,10 +64,10 @@ func TestArrowsPointDown(t *testing.T) {
 			continue
 		}
 		for _, imported := range p.Imports {
-			if imported != "boxoffice" && !strings.HasPrefix(imported, "boxoffice/") {
+			if imported != module && !strings.HasPrefix(imported, module+"/") {
 				continue
 			}
-			imported = strings.TrimPrefix(strings.TrimPrefix(imported, "boxoffice"), "/")
+			imported = strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
 			if !slices.Contains(allowed, imported) {
 				t.Errorf("%q imports %q", name, imported)
 			}
@@ -73,10 +79,10 @@ func TestArrowsPointDown(t *testing.T) {
 func TestNoDevChainInProduction(t *testing.T) {
 	for _, p := range packages(t, "-deps", "../../cmd/boxoffice") {
 		switch p.ImportPath {
-		case "boxoffice/contracts":
+		case module + "/contracts":
 			t.Errorf("boxoffice links %s", p.ImportPath)
 		default:
-			if strings.HasPrefix(p.ImportPath, "boxoffice/internal/test/") {
+			if strings.HasPrefix(p.ImportPath, module+"/internal/test/") {
 				t.Errorf("boxoffice links %s", p.ImportPath)
 			}
 		}
