@@ -11,7 +11,7 @@ import (
 )
 
 // QuoteApproval is the typed data (EIP-712) with which a wallet approves one
-// quote and the very payment that it sends for it (spec.md §4.4). A payment
+// quote and the very payment that it sends for it (docs/protocol.md §6.5). A payment
 // without it is not accepted.
 type QuoteApproval struct {
 	ServiceName        string // the domain's name is this and " Paid Action"
@@ -29,7 +29,7 @@ type QuoteApproval struct {
 }
 
 // The struct types of the typed data, in the order in which they are hashed
-// (EIP-712; spec.md §4.4). What capabilities publish and what Digest hashes
+// (EIP-712; docs/protocol.md §6.5). What capabilities publish and what Digest hashes
 // both come from here.
 const (
 	quoteApprovalName = "QuoteApproval"

@@ -25,11 +25,11 @@ import (
 // MaxSafeInteger is the largest integer that every JSON reader carries exactly.
 const MaxSafeInteger = 1<<53 - 1
 
-// MaxBodyBytes bounds the body of a quote or a submit (spec.md §8).
+// MaxBodyBytes bounds the body of a quote or a submit (docs/protocol.md §8).
 const MaxBodyBytes = 16 << 10
 
 // Amount is a number of atomic token units. On the wire it is a decimal string
-// (spec.md §2.2). It holds at most 256 bits: the pattern there also allows
+// (docs/protocol.md §2.2). It holds at most 256 bits: the pattern there also allows
 // 78-digit numbers above 2^256-1, which no token could move and no approval
 // could sign as a uint256, so they are refused.
 type Amount = x402.Uint256
@@ -43,7 +43,7 @@ var uuidPattern = regexp.MustCompile(`^(?:[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{
 func NewUUID() UUID { return UUID(uuid.Must(uuid.NewV7()).String()) }
 
 // ParseUUID reads a UUID of RFC 4122 versions 1 to 8, or the all-zero or all-f
-// one (spec.md §2.4), in either case.
+// one (docs/protocol.md §2.4), in either case.
 func ParseUUID(s string) (UUID, error) {
 	id := strings.ToLower(s)
 	if !uuidPattern.MatchString(id) {

@@ -10,7 +10,7 @@ import (
 )
 
 // Capabilities is what the service sells now and how to pay for it, in enough
-// detail to build a payment from it alone (spec.md §4.2).
+// detail to build a payment from it alone (docs/protocol.md §2.10).
 type Capabilities struct {
 	Actions        []Policy            `json:"actions"`
 	Limits         Limits              `json:"limits"`
@@ -19,7 +19,7 @@ type Capabilities struct {
 	Payment        PaymentCapabilities `json:"payment"`
 }
 
-// Validate checks what spec.md §4.2 says of the actions, the payment and the
+// Validate checks what docs/protocol.md §2.10 says of the actions, the payment and the
 // launches.
 func (c *Capabilities) Validate() error {
 	err := cmp.Or(
@@ -34,7 +34,7 @@ func (c *Capabilities) Validate() error {
 }
 
 // PaidAction is an element of the discovery document's list of actions: a
-// policy with its limits (spec.md §2.1).
+// policy with its limits (docs/protocol.md §2.1).
 type PaidAction struct {
 	Action          string       `json:"action"`
 	Version         string       `json:"version"`
@@ -45,7 +45,7 @@ type PaidAction struct {
 	Note            string       `json:"note,omitempty"`      // of a run-priced action
 }
 
-// Validate checks the policy's part against spec.md §2.1, and that a run-priced
+// Validate checks the policy's part against docs/protocol.md §2.1, and that a run-priced
 // action says how it is priced.
 func (a PaidAction) Validate() error {
 	policy := Policy{Action: a.Action, Version: a.Version, Payment: a.Payment, QuoteTTLSeconds: a.QuoteTTLSeconds}
@@ -84,7 +84,7 @@ type Limits struct {
 	RepositoryHosts         []string                `json:"repositoryHosts"` // that a repoUrl may name
 }
 
-// ActionLimits is the limits of one action (spec.md §2.3); absent ones do not apply.
+// ActionLimits is the limits of one action (docs/protocol.md §2.3); absent ones do not apply.
 type ActionLimits struct {
 	MinPanelSize             int   `json:"minPanelSize,omitempty"`
 	MaxPanelSize             int   `json:"maxPanelSize,omitempty"`
@@ -158,7 +158,7 @@ type PaymentCapabilities struct {
 	QuoteApproval       QuoteApprovalTemplate `json:"quoteApproval"`
 }
 
-// Validate checks the constants of the protocol (spec.md §9) and the network.
+// Validate checks the constants of the protocol (docs/protocol.md §9) and the network.
 func (p *PaymentCapabilities) Validate() error {
 	chainID, _ := x402.ChainID(p.Network)
 	return cmp.Or(

@@ -10,7 +10,7 @@ import (
 	"boxoffice/x402"
 )
 
-// Challenge is the body of a 402 that offers payment (spec.md §2.7).
+// Challenge is the body of a 402 that offers payment (docs/protocol.md §2.7).
 type Challenge struct {
 	X402Version        int                 `json:"x402Version"`
 	Resource           x402.Resource       `json:"resource"`
@@ -21,7 +21,7 @@ type Challenge struct {
 	Input              json.RawMessage     `json:"input"` // the prepared input, to inspect before signing
 }
 
-// Validate checks the challenge against spec.md §2.7.
+// Validate checks the challenge against docs/protocol.md §2.7.
 func (c *Challenge) Validate() error {
 	return cmp.Or(
 		rule(c.X402Version == x402.Version, "/x402Version", "must be 2"),
@@ -63,7 +63,7 @@ func (c *Challenge) Accepted() (x402.Requirements, error) {
 	return x402.Requirements{}, &FieldError{Pointer: "/accepts", Message: "has no item for the payment of the quote by " + x402.MethodPermit2}
 }
 
-// validateAccepts checks the items against the second table of spec.md §2.7.
+// validateAccepts checks the items against the second table of docs/protocol.md §2.7.
 func (c *Challenge) validateAccepts() error {
 	for i, item := range c.Accepts {
 		if err := cmp.Or(
@@ -77,7 +77,7 @@ func (c *Challenge) validateAccepts() error {
 	return rule(len(c.Accepts) > 0, "/accepts", "must have at least one item")
 }
 
-// Submission is the body of a submit that pays (spec.md §4.4). The type of its
+// Submission is the body of a submit that pays (docs/protocol.md §4.4). The type of its
 // member is the whole rule.
 type Submission struct {
 	QuoteSignature Signature `json:"quoteSignature"`
@@ -92,7 +92,7 @@ func (s Signature) String() string { return "0x" + hex.EncodeToString(s[:]) }
 // MarshalText implements encoding.TextMarshaler.
 func (s Signature) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText takes what matches ^0x[0-9a-fA-F]{130}$ (spec.md §4.4).
+// UnmarshalText takes what matches ^0x[0-9a-fA-F]{130}$ (docs/protocol.md §4.4).
 func (s *Signature) UnmarshalText(text []byte) error {
 	if len(text) == 2+2*len(s) && text[0] == '0' && text[1] == 'x' {
 		if decoded, err := hex.DecodeString(string(text[2:])); err == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // State is where an order stands. An Order shows the first five; a Status
-// shows admission_pending and admitted where its order is paid (spec.md §3).
+// shows admission_pending and admitted where its order is paid (docs/protocol.md §3).
 type State string
 
 // The states of an order and of a status.
@@ -27,14 +27,14 @@ const (
 // order polls while it is pending.
 func (s State) Pending() bool { return s == PaymentPending || s == AdmissionPending }
 
-// QuoteRequest asks for a priced quote (spec.md §4.3).
+// QuoteRequest asks for a priced quote (docs/protocol.md §4.3).
 type QuoteRequest struct {
 	Action     string          `json:"action"`
 	Input      json.RawMessage `json:"input"`
 	RequestKey UUID            `json:"requestKey"`
 }
 
-// Validate checks the request against spec.md §4.3. What the action makes of
+// Validate checks the request against docs/protocol.md §4.3. What the action makes of
 // the input is not its concern.
 func (r QuoteRequest) Validate() error {
 	return cmp.Or(
@@ -53,7 +53,7 @@ type QuoteResponse struct {
 // Validate checks the order.
 func (r QuoteResponse) Validate() error { return member("/order", r.Order) }
 
-// Order is a saved quote and what became of it (spec.md §2.5).
+// Order is a saved quote and what became of it (docs/protocol.md §2.5).
 type Order struct {
 	ID         UUID       `json:"id"`
 	RequestKey UUID       `json:"requestKey"`
@@ -64,7 +64,7 @@ type Order struct {
 	PaidAt     *Timestamp `json:"paidAt"`
 }
 
-// Validate checks the order against spec.md §2.5.
+// Validate checks the order against docs/protocol.md §2.5.
 func (o Order) Validate() error {
 	return cmp.Or(
 		member("/id", o.ID),
@@ -99,7 +99,7 @@ func moment(pointer string, t *Timestamp) error {
 	return member(pointer, *t)
 }
 
-// Status is an order with its payment and admission (spec.md §2.6).
+// Status is an order with its payment and admission (docs/protocol.md §2.6).
 type Status struct {
 	Status    State          `json:"status"`
 	Order     Order          `json:"order"`
@@ -107,7 +107,7 @@ type Status struct {
 	Admission *Admission     `json:"admission"`
 }
 
-// Validate checks the status against spec.md §2.6, and that its parts tell one
+// Validate checks the status against docs/protocol.md §2.6, and that its parts tell one
 // story: an order is paid exactly if its payment settled, and admitted exactly
 // if it has an admission.
 func (s Status) Validate() error {

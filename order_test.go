@@ -132,7 +132,7 @@ func TestStatusRules(t *testing.T) {
 	wantField(t, failed.Validate(), "ok")
 }
 
-// TestStatusOnTheWire: a status has exactly the members of spec.md §2.6 and the
+// TestStatusOnTheWire: a status has exactly the members of docs/protocol.md §2.6 and the
 // orders in it those of §2.5, null where there is nothing.
 func TestStatusOnTheWire(t *testing.T) {
 	status := boxoffice.Status{Status: boxoffice.Quoted, Order: someOrder()}

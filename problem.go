@@ -8,7 +8,7 @@ import "net/http"
 // status and whether asking again can help; docs/errors.md is generated from it.
 type Code string
 
-// The error codes (spec.md §7).
+// The error codes (docs/protocol.md §7).
 const (
 	InvalidRequest         Code = "invalid_request"
 	InvalidPaymentShape    Code = "invalid_payment_shape"
@@ -107,7 +107,7 @@ func CodesOf(status int) []CodeInfo {
 	return rows
 }
 
-// Problem is the body of every error answer (spec.md §7), and the error that
+// Problem is the body of every error answer (docs/protocol.md §7), and the error that
 // the service's own packages return to have it answered.
 type Problem struct {
 	Code     Code           `json:"error"`

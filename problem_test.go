@@ -91,7 +91,7 @@ func TestCodesAndStatuses(t *testing.T) {
 	if got := boxoffice.Code("no_such_code").Info().Code; got != boxoffice.Internal {
 		t.Errorf("an unknown code has the row of %s, want %s", got, boxoffice.Internal)
 	}
-	// Every error status of spec.md §7 has a code.
+	// Every error status of docs/protocol.md §7 has a code.
 	for _, status := range []int{400, 401, 402, 403, 404, 409, 410, 413, 422, 429, 503} {
 		if len(boxoffice.CodesOf(status)) == 0 {
 			t.Errorf("no code has the status %d", status)
@@ -105,7 +105,7 @@ func TestCodesAndStatuses(t *testing.T) {
 	}
 }
 
-// TestProblemBody: a problem is answered with the members of spec.md §2.8, and
+// TestProblemBody: a problem is answered with the members of docs/protocol.md §2.8, and
 // its cause is only for the log.
 func TestProblemBody(t *testing.T) {
 	cause := errors.New("dial tcp: refused")

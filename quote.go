@@ -11,7 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// The paid actions (spec.md §1.6).
+// The paid actions (docs/protocol.md §1.3).
 const (
 	ActionJobOpen        = "job.open"
 	ActionJobContinue    = "job.continue"
@@ -22,7 +22,7 @@ const (
 	ActionScheduleTopUp  = "schedule.topup"
 )
 
-// Actions lists the paid actions in the order of spec.md §1.6.
+// Actions lists the paid actions in the order of docs/protocol.md §1.3.
 var Actions = []string{
 	ActionJobOpen, ActionJobContinue, ActionLaunchOpen, ActionOracleRequest,
 	ActionWorkflowOpen, ActionScheduleCreate, ActionScheduleTopUp,
@@ -32,7 +32,7 @@ var Actions = []string{
 const QuoteVersion = 1
 
 // Policy is what an action costs now and how long a quote for it lives
-// (spec.md §2.1). The payment of a policy has no scheme.
+// (docs/protocol.md §2.1). The payment of a policy has no scheme.
 type Policy struct {
 	Action          string  `json:"action"`
 	Version         string  `json:"version"`
@@ -40,7 +40,7 @@ type Policy struct {
 	QuoteTTLSeconds int64   `json:"quoteTtlSeconds"`
 }
 
-// Validate checks the policy against spec.md §2.1.
+// Validate checks the policy against docs/protocol.md §2.1.
 func (p Policy) Validate() error {
 	return cmp.Or(
 		action("/action", p.Action),
@@ -51,7 +51,7 @@ func (p Policy) Validate() error {
 	)
 }
 
-// UnmarshalJSON accepts exactly what spec.md §2.1 allows: no unknown, missing,
+// UnmarshalJSON accepts exactly what docs/protocol.md §2.1 allows: no unknown, missing,
 // repeated or null member, and lowercase addresses.
 func (p *Policy) UnmarshalJSON(data []byte) error {
 	type plain Policy
@@ -63,7 +63,7 @@ func (p *Policy) UnmarshalJSON(data []byte) error {
 	return p.Validate()
 }
 
-// Payment is the terms of a payment (spec.md §2.2).
+// Payment is the terms of a payment (docs/protocol.md §2.2).
 type Payment struct {
 	Scheme   string         `json:"scheme,omitempty"` // "exact" in a quote, absent in a policy
 	Network  string         `json:"network"`          // eip155:<chainId>
@@ -73,7 +73,7 @@ type Payment struct {
 	Decimals int            `json:"decimals"`
 }
 
-// Validate checks the terms against spec.md §2.2. Whether the scheme has to be
+// Validate checks the terms against docs/protocol.md §2.2. Whether the scheme has to be
 // there is for Quote and Policy to say.
 func (p Payment) Validate() error {
 	return cmp.Or(
@@ -83,7 +83,7 @@ func (p Payment) Validate() error {
 	)
 }
 
-// UnmarshalJSON accepts exactly what spec.md §2.2 allows, as Quote does.
+// UnmarshalJSON accepts exactly what docs/protocol.md §2.2 allows, as Quote does.
 func (p *Payment) UnmarshalJSON(data []byte) error {
 	type plain Payment
 	var decoded plain
@@ -94,7 +94,7 @@ func (p *Payment) UnmarshalJSON(data []byte) error {
 	return p.Validate()
 }
 
-// Quote is the read-only offer that a requester signs (spec.md §2.4).
+// Quote is the read-only offer that a requester signs (docs/protocol.md §2.4).
 type Quote struct {
 	V             int             `json:"v"`
 	ID            UUID            `json:"id"`
@@ -120,7 +120,7 @@ type Terms struct {
 // AdmissionTerms is the only Terms there is.
 var AdmissionTerms = Terms{Purchase: "action-admission", ResultGuaranteed: false}
 
-// Validate checks the constants of spec.md §2.4.
+// Validate checks the constants of docs/protocol.md §2.4.
 func (t Terms) Validate() error {
 	return cmp.Or(
 		oneOf("/purchase", t.Purchase, AdmissionTerms.Purchase),
@@ -128,8 +128,8 @@ func (t Terms) Validate() error {
 	)
 }
 
-// Validate checks the quote against spec.md §2.4, and that a run-priced quote
-// charges its unit amount once for each run (spec.md §8). It does not compute
+// Validate checks the quote against docs/protocol.md §2.4, and that a run-priced quote
+// charges its unit amount once for each run (docs/protocol.md §8). It does not compute
 // the hash: Verify does.
 func (q Quote) Validate() error {
 	return cmp.Or(
@@ -157,7 +157,7 @@ func (q Quote) validateRuns() error {
 	return rule(fits && total == q.Payment.Amount, "/payment/amount", "must be unitAmount times runs")
 }
 
-// UnmarshalJSON accepts exactly what spec.md §2.4 allows: no unknown, missing,
+// UnmarshalJSON accepts exactly what docs/protocol.md §2.4 allows: no unknown, missing,
 // repeated or null member, and addresses and UUIDs in lowercase. What it
 // accepts encodes to the same canonical JSON again, so that a hash computed
 // from the decoded quote is that of the quote that was sent.

@@ -68,7 +68,7 @@ func canonical(t testing.TB, document []byte) []byte {
 
 func text(length int) string { return `"` + strings.Repeat("x", length) + `"` }
 
-// paymentEdits are the rules of spec.md §2.2, for payment terms at a prefix.
+// paymentEdits are the rules of docs/protocol.md §2.2, for payment terms at a prefix.
 func paymentEdits(prefix string) []edit {
 	path := strings.ReplaceAll(strings.TrimSuffix(prefix, "."), ".", "/")
 	if path != "" {
@@ -154,7 +154,7 @@ func TestPaymentRules(t *testing.T) {
 	checkEdits(t, somePayment(), append(paymentEdits(""), edit{"scheme", "-", "ok"}, edit{"scheme", `"exact"`, "ok"}))
 }
 
-// actionEdits are the rules of the member action of spec.md §2.1.
+// actionEdits are the rules of the member action of docs/protocol.md §2.1.
 func actionEdits() []edit {
 	return []edit{
 		{"action", `"a"`, "ok"},

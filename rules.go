@@ -21,10 +21,10 @@ import (
 
 // FieldError says which member of a resource breaks a rule. Its Pointer is a
 // JSON Pointer (RFC 6901) into that resource. Every Validate method returns nil
-// or a *FieldError, for the first member in the order of spec.md's tables.
+// or a *FieldError, for the first member in the order of the tables of docs/protocol.md §2.
 type FieldError = strictjson.Error
 
-// The patterns of spec.md §2.
+// The patterns of docs/protocol.md §2.
 var (
 	actionPattern  = regexp.MustCompile(`^[a-z][a-z0-9]*(?:[._-][a-z0-9]+)*$`)
 	commitPattern  = regexp.MustCompile(`^[0-9a-fA-F]{40}$`)

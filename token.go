@@ -11,7 +11,7 @@ import (
 )
 
 // Token is a requester's secret: 32 random bytes, written as 64 hex characters
-// and sent as the Bearer token (spec.md §5). It identifies the requester's
+// and sent as the Bearer token (docs/protocol.md §5). It identifies the requester's
 // orders and is never stored by the service. Every way to print, log or encode
 // it is redacted, so that no log or error carries it; Reveal returns the
 // secret. Two things escape that, because fmt calls no methods for them: a

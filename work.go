@@ -23,13 +23,13 @@ func (s JobState) Validate() error {
 	return oneOf("", s, JobQueued, JobRunning, JobBlocked, JobCompleted)
 }
 
-// JobList is a page of jobs (spec.md §2.9). The next page is in the Link header.
+// JobList is a page of jobs (docs/protocol.md §2.9). The next page is in the Link header.
 type JobList struct {
 	Count int   `json:"count"`
 	Jobs  []Job `json:"jobs"`
 }
 
-// Validate checks the page against spec.md §2.9.
+// Validate checks the page against docs/protocol.md §2.9.
 func (l JobList) Validate() error {
 	return cmp.Or(
 		rule(l.Count == len(l.Jobs), "/count", "must be the number of jobs"),
@@ -37,7 +37,7 @@ func (l JobList) Validate() error {
 	)
 }
 
-// Job is a unit of work that an admitted action created (spec.md §2.9).
+// Job is a unit of work that an admitted action created (docs/protocol.md §2.9).
 type Job struct {
 	ID              UUID      `json:"id"`
 	State           JobState  `json:"state"`
@@ -95,7 +95,7 @@ func (n Node) Validate() error {
 	)
 }
 
-// The kinds of launches (spec.md §2.9).
+// The kinds of launches (docs/protocol.md §2.9).
 const (
 	LaunchCustomToken  = "custom_token"
 	LaunchUniv4Hook    = "univ4_hook"
@@ -103,8 +103,8 @@ const (
 	LaunchEVMProject   = "evm_project"
 )
 
-// Validate checks the job against spec.md §2.9. Templates are an open list: the
-// specification gives those that were seen.
+// Validate checks the job against docs/protocol.md §2.9. Templates are an open list: new
+// ones can be added.
 func (j Job) Validate() error {
 	err := cmp.Or(
 		member("/id", j.ID),
@@ -144,7 +144,7 @@ type Delivery struct {
 	Failure        string
 }
 
-// The two objects that a delivery is on the wire (spec.md §2.9).
+// The two objects that a delivery is on the wire (docs/protocol.md §2.9).
 type (
 	deliverySuccess struct {
 		RepoURL        string     `json:"repoUrl"`
@@ -181,7 +181,7 @@ func (d *Delivery) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Validate checks the delivery against spec.md §2.9.
+// Validate checks the delivery against docs/protocol.md §2.9.
 func (d *Delivery) Validate() error {
 	if d.Failure != "" {
 		return rule(d.RepoURL == "" && d.PullRequestURL == nil && d.Commit == "" && d.DeliveredAt == nil,

@@ -103,7 +103,7 @@ func TestDeliveryOnTheWire(t *testing.T) {
 	}
 }
 
-// TestJobOnTheWire: a job has exactly the members of spec.md §2.9.
+// TestJobOnTheWire: a job has exactly the members of docs/protocol.md §2.9.
 func TestJobOnTheWire(t *testing.T) {
 	job := boxoffice.Job{ID: someID, State: boxoffice.JobQueued, Template: "research", Objective: "x", CreatedAt: someTime, UpdatedAt: someTime}
 	want := `{"id":"` + string(someID) + `","state":"queued","template":"research","objective":"x","originalRequest":null,"launchKind":null,` +

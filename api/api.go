@@ -42,7 +42,7 @@ type Options struct {
 }
 
 // PaidAction is an element of x-paid-actions: how the action is sold, and the
-// JSON Schema of its input (spec.md §2.1).
+// JSON Schema of its input (docs/protocol.md §2.1).
 type PaidAction struct {
 	boxoffice.PaidAction
 	Input json.RawMessage `json:"input"`

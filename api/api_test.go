@@ -38,7 +38,7 @@ func TestDocumentIsValid(t *testing.T) {
 	apitest.New(t, document(t))
 }
 
-// The document says what the service sells, and declares what spec.md §2.1,
+// The document says what the service sells, and declares what docs/protocol.md §2.1,
 // §4.4, §5.4 and §9 demand of it.
 func TestDocumentSaysWhatIsSold(t *testing.T) {
 	var got struct {

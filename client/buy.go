@@ -39,7 +39,7 @@ type attempt struct {
 	capabilities boxoffice.Capabilities
 	order        boxoffice.Order // as the service answered it
 	// created says that the quote is new. A new quote has the terms of the
-	// capabilities; an older one keeps those it was issued with (spec.md §9.6).
+	// capabilities; an older one keeps those it was issued with (docs/protocol.md §9).
 	created bool
 }
 
@@ -63,7 +63,7 @@ func (a *attempt) status() boxoffice.Status {
 }
 
 // Buy quotes, checks, signs, submits and waits until the order is admitted
-// (spec.md §1.7). It returns the order as last seen, also beside an error.
+// (docs/protocol.md §1.2). It returns the order as last seen, also beside an error.
 // OutcomeOf tells what the error means for the money: it is a *MismatchError or
 // *ShortfallError before anything was signed, a *ResponseError of the service, a
 // *PaymentError, or a *PendingError when the outcome is not known yet.

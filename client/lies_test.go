@@ -165,7 +165,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// A quote keeps its terms when the capabilities change (spec.md §1.4); a new one
+// A quote keeps its terms when the capabilities change (docs/protocol.md §1.4); a new one
 // has to have those of today.
 func TestOldQuoteKeepsItsPrice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

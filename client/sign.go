@@ -211,7 +211,7 @@ func (c *Client) signRecord(ctx context.Context, kept *record, offer *offer, a *
 const minLifetime = 60
 
 // fill signs both: the payment, which accepts the offered requirement unchanged,
-// and the approval, which covers the payment's hash (spec.md §4.4).
+// and the approval, which covers the payment's hash (docs/protocol.md §6.5).
 func (c *Client) fill(ctx context.Context, kept *record, offer *offer, serviceName string) error {
 	accepted, err := offer.challenge.Accepted()
 	if err != nil {

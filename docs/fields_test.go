@@ -319,8 +319,10 @@ func bounds(schema *yaml.Node, least, most, unit string) string {
 	switch {
 	case low != "" && high != "":
 		return ", " + low + " to " + high + unit
-	case low == "1" && unit != "":
-		return ", at least one"
+	case low == "1" && unit == " items":
+		return ", at least one,"
+	case low == "1" && unit == " characters":
+		return ", not empty"
 	case low != "":
 		return ", at least " + low + unit
 	case high != "":

@@ -16,10 +16,10 @@ import (
 type Payment struct {
 	Payload
 	Raw  []byte   // the canonical JSON (RFC 8785) of exactly what was sent
-	Hash [32]byte // the SHA-256 of Raw: paymentHash of spec.md §4.4
+	Hash [32]byte // the SHA-256 of Raw: paymentHash of docs/protocol.md §6.2
 }
 
-// ParsePayment reads a PAYMENT-SIGNATURE header (spec.md §4.4): at most
+// ParsePayment reads a PAYMENT-SIGNATURE header (docs/protocol.md §6.3): at most
 // MaxHeaderLength characters of padded standard base64 that hold a Payload of
 // version 2 in which every member is known, required members are there, and no
 // extension is used. Keys come in any order and hex digits in either case; the

@@ -8,14 +8,14 @@ import (
 
 const (
 	namespace        = "eip155:"
-	maxNetworkLength = 24 // spec.md §2.2
+	maxNetworkLength = 24 // docs/protocol.md §2.2
 )
 
 // Network returns the CAIP-2 name of a chain, eip155:<chainID>.
 func Network(chainID uint64) string { return namespace + strconv.FormatUint(chainID, 10) }
 
 // ChainID returns the chain that a CAIP-2 name ^eip155:[1-9][0-9]*$ of at most
-// 24 characters stands for (spec.md §2.2).
+// 24 characters stands for (docs/protocol.md §2.2).
 func ChainID(network string) (uint64, error) {
 	digits, ok := strings.CutPrefix(network, namespace)
 	if ok && len(network) <= maxNetworkLength {

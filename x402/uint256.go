@@ -33,7 +33,7 @@ func Uint256FromBytes32(word [32]byte) Uint256 {
 }
 
 // ParseUint256 reads a decimal string that matches ^(0|[1-9][0-9]{0,77})$
-// (spec.md §2.2) and fits 256 bits.
+// (docs/protocol.md §2.2) and fits 256 bits.
 func ParseUint256(s string) (Uint256, error) {
 	if s == "" || len(s) > 78 || (s[0] == '0' && len(s) > 1) {
 		return Uint256{}, errNotUint256

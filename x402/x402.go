@@ -14,7 +14,7 @@ const (
 	Version          = 2
 	SchemeExact      = "exact"
 	MethodPermit2    = "permit2"
-	MaxHeaderLength  = 12288 // characters of a PAYMENT-SIGNATURE header, spec.md §8
+	MaxHeaderLength  = 12288 // characters of a PAYMENT-SIGNATURE header, docs/protocol.md §8
 	HeaderRequired   = "PAYMENT-REQUIRED"
 	HeaderSignature  = "PAYMENT-SIGNATURE"
 	HeaderResponse   = "PAYMENT-RESPONSE"

@@ -17,13 +17,13 @@ import (
 	"boxoffice/x402"
 )
 
-// quoteTTLSeconds is how long a quote of any action lives (spec.md §2.3).
+// quoteTTLSeconds is how long a quote of any action lives (docs/protocol.md §2.3).
 const quoteTTLSeconds = 600
 
 // retryAfterSeconds is when to ask again for what a judge or the store did not answer.
 const retryAfterSeconds = 5
 
-// perRun is what a run-priced action's price is per (spec.md §2.1).
+// perRun is what a run-priced action's price is per (docs/protocol.md §2.1).
 const perRun = "run"
 
 type definition struct {
@@ -37,7 +37,7 @@ type definition struct {
 
 var scheduleLimits = boxoffice.ActionLimits{MinRuns: 1, MaxRuns: 1_000_000, MinOracleIntervalMinutes: 10, MinJobIntervalMinutes: 30}
 
-// definitions is the table of spec.md §2.3, in its order.
+// definitions is the table of docs/protocol.md §2.3, in its order.
 var definitions = []definition{
 	{action: boxoffice.ActionJobOpen, version: "job-1", finish: finisher(completeJob), decode: decode[boxoffice.JobOpen]},
 	{action: boxoffice.ActionJobContinue, version: "job-1", finish: finisher[boxoffice.JobContinue](nil), decode: decode[boxoffice.JobContinue]},
@@ -134,7 +134,7 @@ func New(config Config) (*Catalog, error) {
 	return c, nil
 }
 
-// Policies returns what each action costs now, in the order of spec.md §2.3.
+// Policies returns what each action costs now, in the order of docs/protocol.md §2.3.
 func (c *Catalog) Policies() []boxoffice.Policy { return slices.Clone(c.policies) }
 
 // Launches returns where launches can deploy now; nil for nowhere. If the default
@@ -155,7 +155,7 @@ func (c *Catalog) Launches() *boxoffice.Launches {
 }
 
 // Limits returns the limits of every action; those of an action that has none
-// are empty (spec.md §2.3).
+// are empty (docs/protocol.md §2.3).
 func (c *Catalog) Limits() map[string]boxoffice.ActionLimits {
 	limits := make(map[string]boxoffice.ActionLimits, len(definitions))
 	for _, d := range definitions {
@@ -165,7 +165,7 @@ func (c *Catalog) Limits() map[string]boxoffice.ActionLimits {
 }
 
 // PricedPer returns "run" for an action whose policy names the price of one
-// run, and nothing for the others (spec.md §2.1).
+// run, and nothing for the others (docs/protocol.md §2.1).
 func PricedPer(action string) string {
 	d, _ := define(action)
 	return d.pricedPer

@@ -115,7 +115,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	}
 	// 429, 503 and a submit that answers 202 have their own tests, and 500 is a fault. A
 	// read tells of a conflict, of an expiry or of a refusal by the status that it answers
-	// with 200; spec.md §4.5 lists the errors all the same.
+	// with 200; docs/protocol.md §4.5 lists the errors all the same.
 	w.Validator.RequireSeen("429", "500", "503", "submitOrder 202", "getOrder 409", "getOrder 410", "getOrder 422",
 		"getRepositoryRefs", "fetchRepository", "answerTask") // see TestDocumentedAnswersOfGitAndAgents
 }
