@@ -183,7 +183,9 @@ func refuse(reason x402.Reason, detail string) *payment.Rejection {
 // before is valid until another caller got the answer that it is settled: its
 // server may not have received the outcome and starts again with /verify. An
 // error means that the chain or the store did not answer.
-func (f *Facilitator) Verify(ctx context.Context, request x402.FacilitatorRequest, caller Caller) (x402.Verification, error) {
+func (f *Facilitator) Verify(
+	ctx context.Context, request x402.FacilitatorRequest, caller Caller,
+) (x402.Verification, error) {
 	s, refused := f.read(request)
 	if s == nil {
 		return x402.Verification{InvalidReason: refused.Reason, InvalidMessage: refused.Detail}, nil

@@ -79,7 +79,8 @@ func (f *Facilitator) Settle(
 // that answer. A caller without a key cannot repeat its call, so what it could not
 // receive is left to the next one.
 func (f *Facilitator) sendSettled(
-	ctx context.Context, s *submission, answer x402.Settlement, id boxoffice.UUID, caller Caller, send func(x402.Settlement) error,
+	ctx context.Context, s *submission, answer x402.Settlement, id boxoffice.UUID,
+	caller Caller, send func(x402.Settlement) error,
 ) error {
 	reserved, err := f.Store.ReserveAnswer(ctx, id, string(caller))
 	if err == nil && !reserved && f.TellOnce {
@@ -117,7 +118,8 @@ func (f *Facilitator) accept(ctx context.Context, s *submission) (payment.Intent
 	if err != nil {
 		return payment.Intent{}, err
 	}
-	f.Log.InfoContext(ctx, "payment submitted", "intent", saved.ID, "submission", saved.SubmissionID, "payTo", verified.Permit.Witness.To, "asset", verified.Permit.Permitted.Token)
+	f.Log.InfoContext(ctx, "payment submitted", "intent", saved.ID, "submission", saved.SubmissionID,
+		"payTo", verified.Permit.Witness.To, "asset", verified.Permit.Permitted.Token)
 	f.Accepted()
 	return saved, nil
 }
@@ -154,7 +156,7 @@ func (f *Facilitator) await(ctx context.Context, s *submission) (x402.Settlement
 // outcome returns the answer about a decided payment.
 func (f *Facilitator) outcome(s *submission, intent *payment.Intent) (answer x402.Settlement, known bool) {
 	switch {
-	case intent.Evidence != nil: // also if the chain took it back: it is sent again
+	case intent.Evidence != nil: // also if a reorganisation removed the transfer: it is sent again
 		return x402.Settlement{
 			Success: true, Transaction: intent.Evidence.TxHash.Hex(), Network: x402.Network(f.ChainID),
 			Payer: s.payer(), Amount: intent.Permit.Permitted.Amount.String(),
@@ -172,7 +174,8 @@ func (f *Facilitator) pending(ctx context.Context, s *submission, id boxoffice.U
 	if err != nil {
 		return x402.Settlement{}, err
 	}
-	answer := f.failure(s, refuse(x402.ReasonPending, "the payment is pending; send the same request again to get its outcome"))
+	answer := f.failure(s, refuse(
+		x402.ReasonPending, "the payment is pending; send the same request again to get its outcome"))
 	if last != nil {
 		answer.Transaction = last.Hex()
 	}

@@ -12,34 +12,35 @@ import (
 	"boxoffice/internal/work"
 )
 
-// Decided tells the flow that payments were decided: it admits what was paid
-// and answers the submits that wait.
+// Decided says that payments were decided. The flow admits the paid orders and
+// wakes the submits that wait for an outcome.
 func (f *Flow) Decided() {
 	select {
-	case f.admitted <- struct{}{}:
+	case f.paid <- struct{}{}:
 	default:
 	}
 	f.changes.announce()
 }
 
-// Run admits paid orders until ctx ends. An order is found by its row, so one
-// that was paid while no process ran is admitted by the next.
+// Run admits paid orders until ctx ends. It reads them from the store, so it also
+// admits those that were paid while no process ran.
 func (f *Flow) Run(ctx context.Context) {
 	poll := time.NewTicker(2 * pollEvery)
 	defer poll.Stop()
 	for {
 		if err := f.admitAll(ctx); err != nil && ctx.Err() == nil {
-			f.Log.ErrorContext(ctx, "admission failed; it will be tried again", "err", err)
+			f.Log.ErrorContext(ctx, "admission failed; it is retried", "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-poll.C:
-		case <-f.admitted:
+		case <-f.paid:
 		}
 	}
 }
 
+// admitAtOnce is how many orders are read at once.
 const admitAtOnce = 100
 
 func (f *Flow) admitAll(ctx context.Context) error {
@@ -60,8 +61,8 @@ func (f *Flow) admitAll(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// admit opens the work that a paid order bought. Whatever the state of the
-// world, it has to have an outcome: the money has moved.
+// admit opens the work that a paid order bought. It must not refuse: the money
+// has moved.
 func (f *Flow) admit(ctx context.Context, record Record) error {
 	input, err := action.Decode(record.Quote.Action, []byte(record.InputJSON))
 	if err != nil {
@@ -78,13 +79,16 @@ func (f *Flow) admit(ctx context.Context, record Record) error {
 		return err
 	}
 	crash.At(crash.AdmissionSaved)
-	f.Log.InfoContext(ctx, "order admitted", "order", record.ID, "action", record.Quote.Action, "kind", opened.Kind, "id", opened.ID)
+	f.Log.InfoContext(ctx, "order admitted",
+		"order", record.ID, "action", record.Quote.Action, "kind", opened.Kind, "work", opened.ID)
 	return nil
 }
 
-// Open opens the work that an action with a prepared input asks for: what a run
-// of a schedule does, which was paid when the schedule was.
-func Open(ctx context.Context, tx work.Tx, owner work.Owner, name string, prepared []byte, now boxoffice.Timestamp) (work.Opened, error) {
+// Open opens the work of an action with a prepared input, for a run of a schedule.
+// The run was paid with the schedule.
+func Open(
+	ctx context.Context, tx work.Tx, owner work.Owner, name string, prepared []byte, now boxoffice.Timestamp,
+) (work.Opened, error) {
 	input, err := action.Decode(name, prepared)
 	if err != nil {
 		return work.Opened{}, err
@@ -92,8 +96,10 @@ func Open(ctx context.Context, tx work.Tx, owner work.Owner, name string, prepar
 	return open(ctx, tx, owner, input, now)
 }
 
-// open carries a prepared input over into the work that it asks for.
-func open(ctx context.Context, tx work.Tx, owner work.Owner, input boxoffice.Input, now boxoffice.Timestamp) (work.Opened, error) {
+// open opens the work that a prepared input describes.
+func open(
+	ctx context.Context, tx work.Tx, owner work.Owner, input boxoffice.Input, now boxoffice.Timestamp,
+) (work.Opened, error) {
 	switch in := input.(type) {
 	case boxoffice.JobOpen:
 		brief := work.Brief{RepoURL: in.RepoURL}
@@ -113,7 +119,8 @@ func open(ctx context.Context, tx work.Tx, owner work.Owner, input boxoffice.Inp
 		return work.OpenWorkflow(ctx, tx, owner, in.Objective, in.Shape, in.Nodes, now)
 	case boxoffice.ScheduleCreate:
 		return work.CreateSchedule(ctx, tx, owner, work.Recurrence{
-			Action: in.Action, Input: in.Input, IntervalMinutes: in.IntervalMinutes, Runs: in.Runs, StartAt: in.StartAt, Missed: in.Missed,
+			Action: in.Action, Input: in.Input, IntervalMinutes: in.IntervalMinutes,
+			Runs: in.Runs, StartAt: in.StartAt, Missed: in.Missed,
 		}, now)
 	case boxoffice.ScheduleTopUp:
 		return work.TopUpSchedule(ctx, tx, in.ScheduleID, in.Runs, now)

@@ -1,24 +1,7 @@
-// Package order is the heart of the service: it takes an order from its quote
-// over its payment to its admission.
-//
-//	               quote lapses
-//	      quoted ───────────────▶ expired
-//	        │ BeginPayment
-//	        ▼            Settle (failed)
-//	payment_pending ───────────────▶ payment_failed
-//	    │     ▲                        │     │
-//	    │     └────────────────────────┘     │ Settle (somebody settled it all the same)
-//	    │ Settle (evidence)  BeginPayment    │
-//	    ▼                                    │
-//	  paid ◀─────────────────────────────────┘
-//	    │  shows as admission_pending
-//	    │ Admit
-//	    ▼
-//	 admitted
-//
-// Every arrow but the first is one conditional write of the Store; that a quote
-// lapsed is derived from the clock when an order is read. docs/states.md tells
-// the same with the rows behind it.
+// Package order takes an order from its quote through its payment to its admission.
+// Flow answers requesters and admits paid orders. Settlement saves what a settler
+// decided about payments. transitions.go decides every state change of an order, and
+// docs/states.md has them as a table.
 package order
 
 import (
@@ -44,11 +27,11 @@ type Config struct {
 	BaseURL     string // without a trailing slash
 	ServiceName string // in the domain of quote approvals
 	ChainID     uint64
-	Token       x402.Extra // of the asset: what a challenge's extra says
+	Token       x402.Extra // the extra of a challenge: transfer method, and name and version of the token
 	MaxTimeout  time.Duration
 
-	Wait     time.Duration // how long a submit waits for its outcome before it answers "pending"
-	Accepted func()        // called after an intent was saved: wakes the settler
+	Wait     time.Duration // how long a submit waits for its outcome before it answers that it is pending
+	Accepted func()        // called after an intent was saved, to wake the settler
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -56,33 +39,36 @@ type Config struct {
 // Verifier checks a payment and the approval of its quote. A payment that fails
 // a check is a *payment.Rejection.
 type Verifier interface {
-	Verify(ctx context.Context, demand payment.Demand, paid *x402.Payment, approval boxoffice.Signature) (payment.Verified, error)
+	Verify(
+		ctx context.Context, demand payment.Demand, paid *x402.Payment, approval boxoffice.Signature,
+	) (payment.Verified, error)
 }
 
 // Flow is the paid request flow. Every error of its methods is a
 // *boxoffice.Problem.
 type Flow struct {
 	Config
-	changes  changes
-	admitted chan struct{} // an order may be waiting for its admission
+	changes changes
+	paid    chan struct{} // has a value when there may be an order to admit
 }
 
-// New returns a Flow. Its Run has to be running for paid orders to be admitted.
+// New returns a Flow. Paid orders are admitted while its Run runs.
 func New(c Config) *Flow {
-	return &Flow{Config: c, admitted: make(chan struct{}, 1)}
+	return &Flow{Config: c, paid: make(chan struct{}, 1)}
 }
 
-// SubmitResult is what a submit without a payment returns: a challenge if the order can
-// be paid, else where it stands. Exactly one is set.
+// SubmitResult is what a submit without a payment returns: a challenge if the order
+// can be paid, else its status. Exactly one is set.
 type SubmitResult struct {
 	Challenge *boxoffice.Challenge
 	Status    *boxoffice.Status
 }
 
-// Quote validates an input, prices it and saves the order (spec.md §4.3). The
-// same requestKey and input give the same order again, whatever has become of
-// prices meanwhile.
-func (f *Flow) Quote(ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error) {
+// Quote validates an input, prices it and saves the order (docs/protocol.md §4.3).
+// The same requestKey and input return the same order, also after prices changed.
+func (f *Flow) Quote(
+	ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest,
+) (boxoffice.QuoteResponse, error) {
 	submitted, err := submittedHash(request)
 	if err != nil {
 		return boxoffice.QuoteResponse{}, err
@@ -97,7 +83,9 @@ func (f *Flow) Quote(ctx context.Context, requester boxoffice.Requester, request
 	return f.quoted(saved, false, submitted)
 }
 
-func (f *Flow) newQuote(ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest, submitted boxoffice.Hash) (boxoffice.QuoteResponse, error) {
+func (f *Flow) newQuote(
+	ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest, submitted boxoffice.Hash,
+) (boxoffice.QuoteResponse, error) {
 	prepared, err := f.Actions.Prepare(ctx, requester, request.Action, request.Input)
 	if err != nil {
 		return boxoffice.QuoteResponse{}, problem(err)
@@ -124,7 +112,7 @@ func (f *Flow) quoted(saved Record, created bool, submitted boxoffice.Hash) (box
 	return boxoffice.QuoteResponse{Created: created, Order: f.status(saved).Order}, nil
 }
 
-// submittedHash identifies what a requester asked for, before it is prepared.
+// submittedHash identifies the action and input of a request, before the input is prepared.
 func submittedHash(request boxoffice.QuoteRequest) (boxoffice.Hash, error) {
 	document, err := json.Marshal(struct {
 		Action string          `json:"action"`
@@ -143,7 +131,10 @@ func submittedHash(request boxoffice.QuoteRequest) (boxoffice.Hash, error) {
 	return hash, err
 }
 
-func (f *Flow) record(requester boxoffice.Requester, request boxoffice.QuoteRequest, prepared action.Prepared) (Record, error) {
+// record returns a new order for a prepared input.
+func (f *Flow) record(
+	requester boxoffice.Requester, request boxoffice.QuoteRequest, prepared action.Prepared,
+) (Record, error) {
 	now := f.Now()
 	terms := prepared.Policy.Payment
 	terms.Scheme, terms.Amount = x402.SchemeExact, prepared.Amount
@@ -182,7 +173,7 @@ func (f *Flow) record(requester boxoffice.Requester, request boxoffice.QuoteRequ
 	}, nil
 }
 
-// Status returns where an order stands (spec.md §4.5). It only reads.
+// Status returns the status of an order (docs/protocol.md §4.5). It only reads the store.
 func (f *Flow) Status(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (boxoffice.Status, error) {
 	record, err := f.load(ctx, requester, id)
 	if err != nil {
@@ -191,14 +182,15 @@ func (f *Flow) Status(ctx context.Context, requester boxoffice.Requester, id box
 	return f.status(record), nil
 }
 
-// Challenge answers a submit that carries no payment (spec.md §4.4, mode 1).
-func (f *Flow) Challenge(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (SubmitResult, error) {
+// Challenge answers a submit without a payment (docs/protocol.md §4.4, mode 1).
+func (f *Flow) Challenge(
+	ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID,
+) (SubmitResult, error) {
 	record, err := f.load(ctx, requester, id)
 	if err != nil {
 		return SubmitResult{}, err
 	}
-	switch record.Status {
-	case boxoffice.PaymentPending, boxoffice.Paid:
+	if !record.takesPayment() {
 		status := f.status(record)
 		return SubmitResult{Status: &status}, nil
 	}
@@ -220,15 +212,16 @@ func (f *Flow) load(ctx context.Context, requester boxoffice.Requester, id boxof
 	return record, nil
 }
 
-// mustBePayable refuses what money should not be taken for any more: a quote
-// that lapsed, or an action that can no longer be done.
+// mustBePayable returns why the order must not be paid any more: its quote expired,
+// or the service cannot do the action now.
 func (f *Flow) mustBePayable(record Record) error {
 	if record.Quote.Live(f.Now().Unix()) {
 		return f.Actions.StillTakes(record.Quote.Action, []byte(record.InputJSON))
 	}
 	return &boxoffice.Problem{
-		Code:   boxoffice.QuoteExpired,
-		Detail: "the quote expired at " + time.Unix(record.Quote.ExpiresAt, 0).UTC().Format(time.RFC3339) + "; ask for a new one before signing",
+		Code: boxoffice.QuoteExpired,
+		Detail: "the quote expired at " + time.Unix(record.Quote.ExpiresAt, 0).UTC().Format(time.RFC3339) +
+			"; ask for a new one before signing",
 	}
 }
 
@@ -247,7 +240,7 @@ func (f *Flow) challenge(record Record) boxoffice.Challenge {
 	}
 }
 
-// unavailable is the answer when the store or the chain did not answer.
+// unavailable returns the problem of a store or a chain that did not answer.
 func unavailable(err error) error {
 	return &boxoffice.Problem{
 		Code: boxoffice.TemporarilyUnavailable, RetryAfter: 2, Cause: err,
@@ -255,8 +248,7 @@ func unavailable(err error) error {
 	}
 }
 
-// problem passes a *boxoffice.Problem on and takes any other error for a part
-// of the service that is away.
+// problem returns a *boxoffice.Problem as it is, and unavailable for any other error.
 func problem(err error) error {
 	if _, ok := errors.AsType[*boxoffice.Problem](err); ok {
 		return err

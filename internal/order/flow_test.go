@@ -44,7 +44,8 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { w.store.Close() })
 	catalog, err := action.New(action.Config{
 		Payment: boxoffice.Payment{
-			Network: x402.Network(chainID), Asset: common.Address{1}, Amount: x402.NewUint256(300), PayTo: common.Address{2}, Decimals: 18,
+			Network: x402.Network(chainID), Asset: common.Address{1}, Amount: x402.NewUint256(300),
+			PayTo: common.Address{2}, Decimals: 18,
 		},
 		Originals: w.store,
 	})
@@ -72,13 +73,16 @@ func (w *world) must(err error) {
 func (w *world) time() time.Time { return time.Unix(w.now.Load(), 0) }
 
 // Verify implements order.Verifier.
-func (w *world) Verify(_ context.Context, _ payment.Demand, paid *x402.Payment, _ boxoffice.Signature) (payment.Verified, error) {
+func (w *world) Verify(
+	_ context.Context, _ payment.Demand, paid *x402.Payment, _ boxoffice.Signature,
+) (payment.Verified, error) {
 	w.verified++
 	if w.rejection != nil {
 		return payment.Verified{}, w.rejection
 	}
 	signed := paid.Payload.Payload
-	return payment.Verified{Permit: payment.Permit{Authorization: signed.Authorization, Signature: signed.Signature}, Block: 1}, nil
+	permit := payment.Permit{Authorization: signed.Authorization, Signature: signed.Signature}
+	return payment.Verified{Permit: permit, Block: 1}, nil
 }
 
 func (w *world) read() order.Record {
@@ -99,8 +103,9 @@ func (w *world) payment(nonce, version uint64) *x402.Payment {
 		Payload: x402.Permit2Payload{
 			Signature: make([]byte, 65),
 			Authorization: x402.Authorization{
-				From: common.Address{3}, Permitted: x402.Permitted{Token: terms.Asset, Amount: terms.Amount}, Spender: x402.ExactProxy,
-				Nonce: x402.NewUint256(nonce), Deadline: x402.NewUint256(uint64(record.Quote.ExpiresAt) - version), Witness: x402.Witness{To: terms.PayTo},
+				From: common.Address{3}, Permitted: x402.Permitted{Token: terms.Asset, Amount: terms.Amount},
+				Spender: x402.ExactProxy, Nonce: x402.NewUint256(nonce),
+				Deadline: x402.NewUint256(uint64(record.Quote.ExpiresAt) - version), Witness: x402.Witness{To: terms.PayTo},
 			},
 		},
 	})

@@ -13,18 +13,22 @@ import (
 	"boxoffice/x402"
 )
 
-// Pay takes a payment for an order (spec.md §4.4, mode 2) and waits a moment
-// for its outcome. What it answers is saved: a requester that heard nothing
-// sends the same bytes again.
+// Pay accepts a payment for an order (docs/protocol.md §4.4, mode 2) and waits at
+// most Wait for its outcome. What it returns is saved: a requester that received no
+// response sends the same bytes again.
 //
-//  1. The payment that the order already has gets the saved outcome, also after
-//     the quote expired.
-//  2. An order that is pending or paid takes no other.
-//  3. After a failure another is taken only if the two can never both settle.
-//  4. Everything is verified. Until here nothing is saved, and nothing was sent.
-//  5. The intent is saved and the order is pending, in one transaction. From
-//     here on the settler owns it; a crash changes nothing.
-func (f *Flow) Pay(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID, paid *x402.Payment, approval boxoffice.Signature) (boxoffice.Status, error) {
+//  1. For the payment that the order already has it returns the saved outcome, also
+//     after the quote expired.
+//  2. An order whose payment is pending or settled accepts no other payment.
+//  3. After a failure another payment is accepted only if the two can never both
+//     settle.
+//  4. The payment is verified. Until here nothing is saved and nothing is sent.
+//  5. The intent is saved and the order becomes payment_pending, in one transaction.
+//     Then the settler settles the intent, also after a crash.
+func (f *Flow) Pay(
+	ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID,
+	paid *x402.Payment, approval boxoffice.Signature,
+) (boxoffice.Status, error) {
 	record, err := f.load(ctx, requester, id)
 	if err != nil {
 		return boxoffice.Status{}, err
@@ -52,8 +56,9 @@ func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, ap
 	if err != nil {
 		return err
 	}
-	if quoteApproval.ChainID != f.ChainID { // the operator has moved on; the quote keeps its terms
-		return unavailable(fmt.Errorf("the quote is for chain %d, payments settle on chain %d", quoteApproval.ChainID, f.ChainID))
+	if quoteApproval.ChainID != f.ChainID { // the operator changed the configuration; the quote keeps its terms
+		return unavailable(fmt.Errorf(
+			"the quote is for chain %d, payments settle on chain %d", quoteApproval.ChainID, f.ChainID))
 	}
 	verified, err := f.Verifier.Verify(ctx, payment.Demand{
 		Requirements: record.Requirements,
@@ -69,17 +74,19 @@ func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, ap
 	}
 	crash.At(crash.PaymentVerified)
 	return f.begin(ctx, record, payment.Intent{
-		ID: boxoffice.NewUUID(), OrderID: record.ID, ChainID: quoteApproval.ChainID, Permit: verified.Permit, FromBlock: verified.Block,
+		ID: boxoffice.NewUUID(), OrderID: record.ID, ChainID: quoteApproval.ChainID,
+		Permit: verified.Permit, FromBlock: verified.Block,
 		Payload: paid.Raw, PayloadHash: paid.Hash, QuoteSignature: approval,
 		SubmittedAt: boxoffice.At(f.Now()), Progress: payment.Progress{State: payment.Waiting},
 	})
 }
 
-// mustNotPayTwice guards an order whose last payment failed: whoever holds that
-// payment's signature can settle it until its permit is dead. Another payment is
-// safe if the settler saw in the confirmed chain that it is, or if both spend the
-// same Permit2 nonce. The clock alone does not tell: a stranger may have settled
-// the permit in its last second, and nobody may have looked since.
+// mustNotPayTwice refuses another payment after a failed one if both could settle.
+// Anyone who has the signature of the failed payment can settle it until its nonce
+// is spent or its deadline has passed. Another payment is safe if the settler saw
+// one of these in the confirmed chain, or if both payments spend the same Permit2
+// nonce. The clock alone is no proof: another transaction may have settled the
+// permit in its last second, and the settler may not have looked since.
 func (f *Flow) mustNotPayTwice(last *payment.Intent, paid *x402.Payment) error {
 	if last == nil || last.Final {
 		return nil
@@ -90,13 +97,15 @@ func (f *Flow) mustNotPayTwice(last *payment.Intent, paid *x402.Payment) error {
 	}
 	deadline, _ := last.Permit.Deadline.Uint64() // fits: it was verified
 	return &boxoffice.Problem{
-		Code: boxoffice.PaymentConflict, RetryAfter: max(retryAfterDeadline, int(int64(deadline)-f.Now().Unix())+retryAfterDeadline),
-		Detail: "the failed payment could still settle: sign again with its Permit2 nonce " + last.Permit.Nonce.String() + ", or wait until its deadline has passed",
+		Code:       boxoffice.PaymentConflict,
+		RetryAfter: max(retryAfterDeadline, int(int64(deadline)-f.Now().Unix())+retryAfterDeadline),
+		Detail: "the failed payment could still settle: sign again with its Permit2 nonce " + last.Permit.Nonce.String() +
+			", or wait until its deadline has passed",
 	}
 }
 
-// retryAfterDeadline is how many seconds after a deadline the settler has
-// surely looked whether the permit is dead.
+// retryAfterDeadline is after how many seconds the settler has certainly seen that
+// a deadline has passed.
 const retryAfterDeadline = 30
 
 func (f *Flow) begin(ctx context.Context, record Record, intent payment.Intent) error {
@@ -107,11 +116,13 @@ func (f *Flow) begin(ctx context.Context, record Record, intent payment.Intent) 
 		f.Accepted()
 		return nil
 	case errors.Is(err, ErrPermitTaken):
-		return &boxoffice.Problem{Code: boxoffice.PaymentConflict, Detail: "this Permit2 nonce pays for another order; sign with another nonce"}
+		return &boxoffice.Problem{
+			Code: boxoffice.PaymentConflict, Detail: "this Permit2 nonce pays for another order; sign with another nonce",
+		}
 	case !errors.Is(err, ErrStale):
 		return unavailable(err)
 	}
-	// Another submit was first. If it brought the same payment, both are it.
+	// Another submit was first. If it had the same payment, both have its outcome.
 	current, err := f.load(ctx, record.Requester, record.ID)
 	if err != nil {
 		return err
@@ -127,8 +138,8 @@ var errOtherPayment = &boxoffice.Problem{
 	Detail: "the order already has another payment that is pending or settled; read the order before paying",
 }
 
-// await returns the order's status as soon as it is no longer pending, and
-// after Wait in any case.
+// await returns the status of the order as soon as it is no longer pending, at the
+// latest after Wait.
 func (f *Flow) await(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (boxoffice.Status, error) {
 	timeout := time.NewTimer(f.Wait)
 	defer timeout.Stop()
@@ -142,7 +153,7 @@ func (f *Flow) await(ctx context.Context, requester boxoffice.Requester, id boxo
 		}
 		select {
 		case <-changed:
-		case <-poll.C: // another process may have moved it
+		case <-poll.C: // another process may have changed it
 		case <-timeout.C:
 			return status, nil
 		case <-ctx.Done():

@@ -6,8 +6,8 @@ import (
 	"boxoffice/internal/work"
 )
 
-// status derives what a requester sees of an order now. It is the only place
-// where the clock decides a state: an unpaid quote that lapsed reads expired.
+// status returns what a requester sees of an order now. Only here the clock
+// decides a state: a quoted order reads expired when its quote has expired.
 func (f *Flow) status(record Record) boxoffice.Status {
 	order := record.Order
 	if order.Status == boxoffice.Quoted && !order.Quote.Live(f.Now().Unix()) {
@@ -39,11 +39,11 @@ func paymentStatus(intent *payment.Intent, network string) *boxoffice.PaymentSta
 		SubmittedAt: intent.SubmittedAt,
 	}
 	switch {
-	case intent.Evidence != nil: // also if the chain took it back: the order stays paid
+	case intent.Evidence != nil: // also if a reorganisation removed the transfer: the order stays paid
 		evidence := *intent.Evidence
 		status.Status, status.Paid, status.Reason = boxoffice.PaymentStatusSettled, true, ""
 		status.TransactionHash, status.SettledAt = &evidence.TxHash, &evidence.SettledAt
-		if evidence.BlockNumber > 0 { // a facilitator names no block
+		if evidence.BlockNumber > 0 { // 0: settled by a facilitator, which names no block
 			status.BlockNumber = &evidence.BlockNumber
 		}
 	case intent.State == payment.Failed:
@@ -61,7 +61,8 @@ var collections = map[string]string{
 
 func (f *Flow) admission(saved Admission) *boxoffice.Admission {
 	opened := saved.Opened
-	result := boxoffice.Result{Kind: opened.Kind, ID: opened.ID, URL: f.BaseURL + collections[opened.Kind] + string(opened.ID)}
+	url := f.BaseURL + collections[opened.Kind] + string(opened.ID)
+	result := boxoffice.Result{Kind: opened.Kind, ID: opened.ID, URL: url}
 	if opened.JobID != "" {
 		result.JobURL = f.BaseURL + collections[work.KindJob] + string(opened.JobID)
 	}

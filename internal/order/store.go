@@ -10,8 +10,8 @@ import (
 	"boxoffice/x402"
 )
 
-// Record is an order as it is stored: what the requester sees of it, and what
-// the service needs to take its payment and to admit it.
+// Record is a stored order: what the requester sees of it, and what the service
+// needs to accept its payment and to admit it.
 type Record struct {
 	boxoffice.Order // Status is the stored one: never expired
 	Requester       boxoffice.Requester
@@ -27,18 +27,18 @@ type Admission struct {
 	Opened     work.Opened
 }
 
-// The outcomes of a conditional write that did not happen.
+// Errors of a Store that are outcomes.
 var (
 	ErrNotFound    = errors.New("order: no such order")
-	ErrPermitTaken = errors.New("order: the permit is bound to another order")
+	ErrPermitTaken = errors.New("order: the permit belongs to another order or to a submission")
 	ErrStale       = payment.ErrStale
 )
 
-// Store is what the Flow keeps. Every method is one transaction; an error that
-// is not one of the above means that the store is away.
+// Store saves orders. Every method is one transaction. An error that is not one of
+// the above means that the store did not answer.
 type Store interface {
-	// Create saves a new order, unless the requester has one with the same
-	// requestKey. It returns the saved one, and whether it is the given one.
+	// Create saves a quoted order, unless the requester has one with the same
+	// requestKey. It returns the saved order, and whether it was created now.
 	Create(ctx context.Context, record Record) (saved Record, created bool, err error)
 	// Order returns a requester's order, or ErrNotFound.
 	Order(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (Record, error)
@@ -46,7 +46,7 @@ type Store interface {
 	OrderByKey(ctx context.Context, requester boxoffice.Requester, requestKey boxoffice.UUID) (Record, error)
 	// BeginPayment saves an intent and executes the change of its order. It returns
 	// ErrStale if the order is not as the change needs it, and ErrPermitTaken if
-	// the permit's chain, owner and nonce belong to another order.
+	// the permit's chain, owner and nonce belong to another order or to a submission.
 	BeginPayment(ctx context.Context, intent payment.Intent, change Change) error
 	// Unadmitted returns the paid orders that are not admitted, oldest first.
 	Unadmitted(ctx context.Context, limit int) ([]Record, error)

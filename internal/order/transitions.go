@@ -119,7 +119,9 @@ type Changes struct {
 }
 
 // Record implements payment.Recorder.
-func (s Settlement) Record(ctx context.Context, slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) error {
+func (s Settlement) Record(
+	ctx context.Context, slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp,
+) error {
 	changes, err := settlement(slotID, decisions, at)
 	if err != nil {
 		return err
@@ -127,6 +129,7 @@ func (s Settlement) Record(ctx context.Context, slotID *boxoffice.UUID, decision
 	return s.Store.Settle(ctx, changes)
 }
 
+// settlement returns the conditional writes for the decisions of a settler.
 func settlement(slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) (Changes, error) {
 	changes := Changes{CloseSlot: slotID, At: at}
 	for _, decision := range decisions {
@@ -135,7 +138,7 @@ func settlement(slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffi
 			return Changes{}, err
 		}
 		if carrier := moved.From.SlotID; carrier != nil && (slotID == nil || *slotID != *carrier) {
-			return Changes{}, fmt.Errorf("order: intent %s is decided without closing its slot", moved.IntentID)
+			return Changes{}, fmt.Errorf("order: intent %s is decided, but its slot is not closed", moved.IntentID)
 		}
 		changes.Intents = append(changes.Intents, moved)
 		if change, moves := settle(decision.Intent.OrderID, moved, at); moves {

@@ -158,7 +158,8 @@ func describeOrders(t *testing.T, intent payment.Intent, changes []order.Change)
 		return "the order stays"
 	}
 	change := changes[0]
-	if len(changes) != 1 || change.OrderID != intent.OrderID || *change.From.IntentID != intent.ID || *change.To.IntentID != intent.ID ||
+	if len(changes) != 1 || change.OrderID != intent.OrderID ||
+		*change.From.IntentID != intent.ID || *change.To.IntentID != intent.ID ||
 		change.From.PaidAt != nil || change.From.AdmittedAt != nil || change.To.AdmittedAt != nil {
 		t.Errorf("the orders change by %+v", changes)
 	}
@@ -174,8 +175,9 @@ func TestSettlementOfSlot(t *testing.T) {
 	decision := outcomes["released"]
 	decision.Intent.Progress = intents["sent"]
 	another := boxoffice.NewUUID()
+	settlement := order.Settlement{Store: new(captured)}
 	for name, closes := range map[string]*boxoffice.UUID{"none": nil, "another": &another} {
-		if err := (order.Settlement{Store: new(captured)}).Record(t.Context(), closes, []payment.Decision{decision}, 9); err == nil {
+		if err := settlement.Record(t.Context(), closes, []payment.Decision{decision}, 9); err == nil {
 			t.Errorf("an intent left its slot while the slot that closes is %s", name)
 		}
 	}
@@ -184,7 +186,7 @@ func TestSettlementOfSlot(t *testing.T) {
 		"failed without a reason":  {Outcome: payment.OutcomeFailed},
 	} {
 		broken.Intent.Progress = intents["waiting"]
-		if err := (order.Settlement{Store: new(captured)}).Record(t.Context(), nil, []payment.Decision{broken}, 9); err == nil {
+		if err := settlement.Record(t.Context(), nil, []payment.Decision{broken}, 9); err == nil {
 			t.Errorf("%s", name)
 		}
 	}

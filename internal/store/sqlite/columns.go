@@ -11,17 +11,19 @@ import (
 	"boxoffice"
 )
 
-// querier is what a query needs of a database or of a transaction.
+// querier is a database or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// row is a *sql.Row or the current one of *sql.Rows.
+// row is a *sql.Row, or *sql.Rows at its current row.
 type row interface{ Scan(dest ...any) error }
 
 // collect reads every row of a query.
-func collect[T any](ctx context.Context, db querier, scan func(row) (T, error), query string, args ...any) ([]T, error) {
+func collect[T any](
+	ctx context.Context, db querier, scan func(row) (T, error), query string, args ...any,
+) ([]T, error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -38,7 +40,7 @@ func collect[T any](ctx context.Context, db querier, scan func(row) (T, error), 
 	return list, rows.Err()
 }
 
-// text stores a value as the text it has on the wire.
+// text stores a value as the text that it has in JSON.
 type text struct{ encoding.TextMarshaler }
 
 func (t text) Value() (driver.Value, error) {
@@ -46,7 +48,7 @@ func (t text) Value() (driver.Value, error) {
 	return string(written), err
 }
 
-// intoText reads what text stored. NULL leaves the destination as it is.
+// intoText reads what text stored. NULL does not change the destination.
 type intoText struct{ encoding.TextUnmarshaler }
 
 func (t intoText) Scan(src any) error {
@@ -60,7 +62,7 @@ func (t intoText) Scan(src any) error {
 	}
 }
 
-// document stores a value as JSON; what is null in JSON is NULL.
+// document stores a value as JSON, and JSON null as NULL.
 type document struct{ value any }
 
 func (d document) Value() (driver.Value, error) {
@@ -71,7 +73,7 @@ func (d document) Value() (driver.Value, error) {
 	return string(written), nil
 }
 
-// Scan reads JSON into the value, which is a pointer. NULL leaves it as it is.
+// Scan reads JSON into the value, which has to be a pointer. NULL does not change it.
 func (d document) Scan(src any) error {
 	switch src := src.(type) {
 	case nil:
@@ -98,7 +100,7 @@ func unlessEmpty[S ~string](s S) *S {
 	return &s
 }
 
-// orZero returns what p points to.
+// orZero returns the value that p points to, the zero value for nil.
 func orZero[T any](p *T) (value T) {
 	if p != nil {
 		value = *p

@@ -101,7 +101,9 @@ func (s *Store) AnsweredCaller(ctx context.Context, submissionID boxoffice.UUID)
 }
 
 // ReserveAnswer implements facilitator.Store.
-func (s *Store) ReserveAnswer(ctx context.Context, submissionID boxoffice.UUID, caller string) (reserved bool, err error) {
+func (s *Store) ReserveAnswer(
+	ctx context.Context, submissionID boxoffice.UUID, caller string,
+) (reserved bool, err error) {
 	err = s.write(ctx, "reserve answer", func(tx *sql.Tx) error {
 		reserved, err = affects(ctx, tx, `
 			UPDATE submissions SET caller = ?1 WHERE id = ?2 AND (caller IS NULL OR caller = ?1)`, caller, submissionID)
@@ -113,7 +115,8 @@ func (s *Store) ReserveAnswer(ctx context.Context, submissionID boxoffice.UUID, 
 // ReleaseAnswer implements facilitator.Store.
 func (s *Store) ReleaseAnswer(ctx context.Context, submissionID boxoffice.UUID, caller string) error {
 	return s.write(ctx, "release answer", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE submissions SET caller = NULL WHERE id = ? AND caller = ?", submissionID, caller)
+		_, err := tx.ExecContext(ctx,
+			"UPDATE submissions SET caller = NULL WHERE id = ? AND caller = ?", submissionID, caller)
 		return err
 	})
 }

@@ -14,11 +14,11 @@ import (
 	"boxoffice/x402"
 )
 
-const intentColumns = `i.id, i.order_id, i.submission_id, i.chain_id, i.payload, i.payload_hash, i.quote_signature, i.state, i.reason, i.final,
-	i.slot_id, i.from_block, i.reverts, i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
+const intentColumns = `i.id, i.order_id, i.submission_id, i.chain_id, i.payload, i.payload_hash, i.quote_signature,
+	i.state, i.reason, i.final, i.slot_id, i.from_block, i.reverts, i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
 
-// intentRow is the columns of an intent, all of them NULL where an outer join
-// found none.
+// intentRow has the columns of an intent. All are NULL where an outer join found
+// no intent.
 type intentRow struct {
 	id             *boxoffice.UUID
 	orderID        *boxoffice.UUID
@@ -42,8 +42,8 @@ type intentRow struct {
 
 func (r *intentRow) columns() []any {
 	return []any{
-		&r.id, &r.orderID, &r.submissionID, &r.chainID, &r.payload, intoText{&r.payloadHash}, intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final,
-		&r.slotID, &r.fromBlock, &r.reverts, intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
+		&r.id, &r.orderID, &r.submissionID, &r.chainID, &r.payload, intoText{&r.payloadHash},
+		intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final, &r.slotID, &r.fromBlock, &r.reverts, intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
 	}
 }
 
@@ -59,11 +59,12 @@ func (r *intentRow) intent() (payment.Intent, error) {
 		FromBlock:      orZero(r.fromBlock),
 		SubmittedAt:    orZero(r.submittedAt),
 		Progress: payment.Progress{
-			State: orZero(r.state), SlotID: r.slotID, Reason: orZero(r.reason), Final: orZero(r.final), Reverts: orZero(r.reverts),
+			State: orZero(r.state), SlotID: r.slotID, Reason: orZero(r.reason), Final: orZero(r.final),
+			Reverts: orZero(r.reverts),
 		},
 	}
 	var payload x402.Payload
-	if err := strictjson.Decode(intent.Payload, &payload); err != nil { // repeats no value
+	if err := strictjson.Decode(intent.Payload, &payload); err != nil { // its errors contain no value
 		return payment.Intent{}, fmt.Errorf("payload of intent %s: %w", intent.ID, err)
 	}
 	intent.Permit = payment.Permit{Authorization: payload.Payload.Authorization, Signature: payload.Payload.Signature}

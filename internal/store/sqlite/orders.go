@@ -62,7 +62,7 @@ func queryOrder(ctx context.Context, db querier, where string, args ...any) (ord
 
 const orderByKey = "WHERE o.requester = ? AND o.request_key = ?"
 
-// Create implements order.Store. The record begins as quoted, with no payment.
+// Create implements order.Store.
 func (s *Store) Create(ctx context.Context, record order.Record) (saved order.Record, created bool, err error) {
 	err = s.write(ctx, "create order", func(tx *sql.Tx) error {
 		created, err = affects(ctx, tx, `
@@ -90,7 +90,9 @@ func (s *Store) Order(ctx context.Context, requester boxoffice.Requester, id box
 }
 
 // OrderByKey implements order.Store.
-func (s *Store) OrderByKey(ctx context.Context, requester boxoffice.Requester, requestKey boxoffice.UUID) (order.Record, error) {
+func (s *Store) OrderByKey(
+	ctx context.Context, requester boxoffice.Requester, requestKey boxoffice.UUID,
+) (order.Record, error) {
 	record, err := queryOrder(ctx, s.readers, orderByKey, identity(requester), requestKey)
 	return record, named(ctx, "read order by key", err)
 }
@@ -101,7 +103,7 @@ func (s *Store) BeginPayment(ctx context.Context, intent payment.Intent, change 
 		if err := changeOrder(ctx, tx, change); err != nil {
 			return err
 		}
-		// The permit may be the order's already, by a payment that failed.
+		// After a failed payment the permit may belong to this order already.
 		ours, err := affects(ctx, tx, `
 			INSERT INTO permits (chain_id, owner, nonce, order_id) VALUES (?, ?, ?, ?)
 			ON CONFLICT (chain_id, owner, nonce) DO UPDATE SET order_id = order_id WHERE order_id = excluded.order_id`,
@@ -122,7 +124,8 @@ func changeOrder(ctx context.Context, tx *sql.Tx, change order.Change) error {
 	return move(ctx, tx, `
 		UPDATE orders SET (status, intent_id, paid_at, admitted_at) = (?, ?, ?, ?)
 		WHERE id = ? AND (status, intent_id, paid_at, admitted_at) IS (?, ?, ?, ?)`,
-		to.Status, to.IntentID, to.PaidAt, to.AdmittedAt, change.OrderID, from.Status, from.IntentID, from.PaidAt, from.AdmittedAt)
+		to.Status, to.IntentID, to.PaidAt, to.AdmittedAt, change.OrderID,
+		from.Status, from.IntentID, from.PaidAt, from.AdmittedAt)
 }
 
 const selectUnadmitted = selectOrder + `
@@ -135,8 +138,7 @@ func (s *Store) Unadmitted(ctx context.Context, limit int) ([]order.Record, erro
 	return records, named(ctx, "read unadmitted orders", err)
 }
 
-// Admit implements order.Store. It calls open only when the order is this
-// call's to admit, and at most once.
+// Admit implements order.Store. It calls open at most once.
 func (s *Store) Admit(ctx context.Context, change order.Change, open func(work.Tx) (work.Opened, error)) error {
 	return s.write(ctx, "admit", func(tx *sql.Tx) error {
 		if err := changeOrder(ctx, tx, change); err != nil {

@@ -12,7 +12,8 @@ import (
 // SaveCost implements payment.Costs.
 func (s *Store) SaveCost(ctx context.Context, tx common.Hash, gasUsed, feeGwei int64) error {
 	return s.write(ctx, "keep what a transaction cost", func(db *sql.Tx) error {
-		_, err := db.ExecContext(ctx, `UPDATE transactions SET gas_used = ?, fee_gwei = ? WHERE hash = ?`, gasUsed, feeGwei, text{tx})
+		_, err := db.ExecContext(ctx, `
+			UPDATE transactions SET gas_used = ?, fee_gwei = ? WHERE hash = ?`, gasUsed, feeGwei, text{tx})
 		return err
 	})
 }
@@ -25,12 +26,14 @@ func (s *Store) PaymentTotals(ctx context.Context) (totals payment.PaymentTotals
 				count(*) FILTER (WHERE state = 'settled'), count(*) FILTER (WHERE state = 'failed'),
 				count(*) FILTER (WHERE state = 'failed' AND final = 0),
 				min(submitted_at) FILTER (WHERE state IN ('waiting', 'sent'))
-			FROM intents`).Scan(&totals.Waiting, &totals.Sent, &totals.Settled, &totals.Failed, &totals.Unsettled, &totals.OldestPending); err != nil {
+			FROM intents`).Scan(&totals.Waiting, &totals.Sent, &totals.Settled, &totals.Failed,
+			&totals.Unsettled, &totals.OldestPending); err != nil {
 			return err
 		}
 		return tx.QueryRowContext(ctx, `
 			SELECT count(*), coalesce(sum(gas_used), 0), coalesce(sum(fee_gwei), 0),
-				(SELECT count(*) FROM intents i JOIN transactions m ON m.hash = i.tx_hash WHERE i.state = 'settled' AND m.gas_used IS NOT NULL)
+				(SELECT count(*) FROM intents i JOIN transactions m ON m.hash = i.tx_hash
+				 WHERE i.state = 'settled' AND m.gas_used IS NOT NULL)
 			FROM transactions WHERE gas_used IS NOT NULL`).
 			Scan(&totals.Gas.Transactions, &totals.Gas.GasUsed, &totals.Gas.FeesGwei, &totals.Gas.Payments)
 	})
@@ -41,8 +44,10 @@ func (s *Store) PaymentTotals(ctx context.Context) (totals payment.PaymentTotals
 func (s *Store) Payments(ctx context.Context, query payment.PaymentQuery) (payments []payment.PaymentEntry, err error) {
 	err = s.view(ctx, "list payments", func(tx *sql.Tx) error {
 		payments, err = collect(ctx, tx, scanPayment, `
-			SELECT id, coalesce(order_id, ''), coalesce(submission_id, ''), state, coalesce(reason, ''), final, owner, token, amount, nonce, submitted_at, settled_at, tx_hash
-			FROM intents WHERE ?1 = '' OR state = ?1 ORDER BY submitted_at DESC, id DESC LIMIT ?2`, string(query.State), query.Limit)
+			SELECT id, coalesce(order_id, ''), coalesce(submission_id, ''), state, coalesce(reason, ''), final,
+			       owner, token, amount, nonce, submitted_at, settled_at, tx_hash
+			FROM intents WHERE ?1 = '' OR state = ?1
+			ORDER BY submitted_at DESC, id DESC LIMIT ?2`, string(query.State), query.Limit)
 		if err != nil {
 			return err
 		}
@@ -64,7 +69,8 @@ func (s *Store) Payments(ctx context.Context, query payment.PaymentQuery) (payme
 func scanPayment(from row) (payment.PaymentEntry, error) {
 	entry := payment.PaymentEntry{Transactions: []payment.PaymentTx{}}
 	var settledBy sql.Null[string]
-	err := from.Scan(&entry.ID, &entry.OrderID, &entry.SubmissionID, &entry.State, &entry.Reason, &entry.Final, intoText{&entry.Payer}, intoText{&entry.Asset},
+	err := from.Scan(&entry.ID, &entry.OrderID, &entry.SubmissionID, &entry.State, &entry.Reason, &entry.Final,
+		intoText{&entry.Payer}, intoText{&entry.Asset},
 		intoText{&entry.Amount}, intoText{&entry.Nonce}, &entry.SubmittedAt, &entry.SettledAt, &settledBy)
 	if settledBy.Valid {
 		hash := common.HexToHash(settledBy.V)

@@ -13,8 +13,8 @@ import (
 	"boxoffice/internal/payment"
 )
 
-// Lease implements payment.Leases. A lease is held until the moment before its
-// end; its holder may move the end to any moment.
+// Lease implements payment.Leases. A lease ends at until: from then on another
+// holder can take it. Its holder can change until to any time.
 func (s *Store) Lease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) error {
 	return s.write(ctx, "lease", func(tx *sql.Tx) error {
 		return move(ctx, tx, `
@@ -40,13 +40,17 @@ func (s *Store) Slots(ctx context.Context, chainID uint64, sender common.Address
 }
 
 // ClosedSlots implements payment.History.
-func (s *Store) ClosedSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) ([]payment.Slot, error) {
+func (s *Store) ClosedSlots(
+	ctx context.Context, chainID uint64, sender common.Address, nonce uint64,
+) ([]payment.Slot, error) {
 	return s.readSlots(ctx, closedSlots, "", chainID, sender, nonce)
 }
 
-// readSlots reads slots with their transactions and those of their intents for
-// which the condition holds.
-func (s *Store) readSlots(ctx context.Context, which, condition string, chainID uint64, sender common.Address, more ...any) (slots []payment.Slot, err error) {
+// readSlots reads the slots for which one condition holds, with their transactions
+// and with those of their intents for which the other holds.
+func (s *Store) readSlots(
+	ctx context.Context, which, intents string, chainID uint64, sender common.Address, more ...any,
+) (slots []payment.Slot, err error) {
 	args := append([]any{chainID, text{sender}}, more...)
 	err = s.view(ctx, "read slots", func(tx *sql.Tx) error {
 		slots, err = collect(ctx, tx, func(from row) (payment.Slot, error) {
@@ -71,7 +75,8 @@ func (s *Store) readSlots(ctx context.Context, which, condition string, chainID 
 			return id, err
 		}, `
 			SELECT t.slot_id, t.hash, t.raw, t.gas_limit, t.fee_cap, t.tip_cap, t.signed_at
-			FROM slots s JOIN transactions t ON t.slot_id = s.id WHERE `+which+` ORDER BY t.slot_id, t.position`, args...); err != nil {
+			FROM slots s JOIN transactions t ON t.slot_id = s.id
+			WHERE `+which+` ORDER BY t.slot_id, t.position`, args...); err != nil {
 			return err
 		}
 		_, err = collect(ctx, tx, func(from row) (id boxoffice.UUID, err error) {
@@ -86,7 +91,7 @@ func (s *Store) readSlots(ctx context.Context, which, condition string, chainID 
 			return id, err
 		}, `
 			SELECT m.slot_id, `+intentColumns+`
-			FROM slots s JOIN slot_intents m ON m.slot_id = s.id JOIN intents i ON i.id = m.intent_id`+condition+`
+			FROM slots s JOIN slot_intents m ON m.slot_id = s.id JOIN intents i ON i.id = m.intent_id`+intents+`
 			WHERE `+which+` ORDER BY m.slot_id, m.position`, args...)
 		return err
 	})
@@ -127,11 +132,12 @@ func (s *Store) AddTx(ctx context.Context, slotID boxoffice.UUID, signed payment
 }
 
 func addTx(ctx context.Context, tx *sql.Tx, slotID boxoffice.UUID, signed payment.Tx) error {
-	return ifTaken(move(ctx, tx, `
+	err := move(ctx, tx, `
 		INSERT INTO transactions (hash, slot_id, position, raw, gas_limit, fee_cap, tip_cap, signed_at)
 		SELECT ?, s.id, (SELECT count(*) FROM transactions WHERE slot_id = s.id), ?, ?, ?, ?, ?
 		FROM slots s WHERE s.id = ? AND s.closed_at IS NULL`,
-		text{signed.Hash}, signed.Raw, signed.GasLimit, text{signed.FeeCap}, text{signed.TipCap}, signed.SignedAt, slotID), payment.ErrStale)
+		text{signed.Hash}, signed.Raw, signed.GasLimit, text{signed.FeeCap}, text{signed.TipCap}, signed.SignedAt, slotID)
+	return ifTaken(err, payment.ErrStale)
 }
 
 // Settle implements order.SettlementStore.
@@ -164,15 +170,20 @@ func changeIntents(ctx context.Context, tx *sql.Tx, changes []payment.Change) er
 			UPDATE intents SET `+progress+` = (?, ?, ?, ?, ?, ?, ?, ?, ?)
 			WHERE id = ? AND `+progress+` IS (?, ?, ?, ?, ?, ?, ?, ?, ?)`, append(args, progressColumns(change.From)...)...,
 		); err != nil {
-			// intents_credited is over the evidence. The other unique index is broken by
-			// settling a payment that was replaced.
-			if taken := ifTaken(err, payment.ErrStale); taken != payment.ErrStale || !strings.Contains(err.Error(), "intents.tx_hash") {
-				return taken
-			}
-			return payment.ErrCredited
+			return ifTaken(err, credited(err))
 		}
 	}
 	return nil
+}
+
+// credited returns the outcome of an error that says that a row with the same
+// unique values exists. Either another intent has the same evidence, or the order
+// has another payment that has not failed.
+func credited(err error) error {
+	if strings.Contains(err.Error(), "intents.tx_hash") {
+		return payment.ErrCredited
+	}
+	return payment.ErrStale
 }
 
 func progressColumns(p payment.Progress) []any {
@@ -184,7 +195,9 @@ func progressColumns(p payment.Progress) []any {
 }
 
 // ReopenSlots implements payment.History.
-func (s *Store) ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64, changes []payment.Change) error {
+func (s *Store) ReopenSlots(
+	ctx context.Context, chainID uint64, sender common.Address, nonce uint64, changes []payment.Change,
+) error {
 	return s.write(ctx, "reopen slots", func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `
 			UPDATE slots SET closed_at = NULL
@@ -199,13 +212,16 @@ func (s *Store) ReopenSlots(ctx context.Context, chainID uint64, sender common.A
 // Carried implements payment.History.
 func (s *Store) Carried(ctx context.Context, hash common.Hash) (ours bool, intents []boxoffice.UUID, err error) {
 	err = s.view(ctx, "read a transaction", func(tx *sql.Tx) error {
-		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM transactions WHERE hash = ?)", text{hash}).Scan(&ours); err != nil {
+		found := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM transactions WHERE hash = ?)", text{hash})
+		if err := found.Scan(&ours); err != nil {
 			return err
 		}
 		intents, err = collect(ctx, tx, func(from row) (id boxoffice.UUID, err error) {
 			err = from.Scan(&id)
 			return id, err
-		}, "SELECT m.intent_id FROM transactions t JOIN slot_intents m ON m.slot_id = t.slot_id WHERE t.hash = ? ORDER BY m.position", text{hash})
+		}, `
+			SELECT m.intent_id FROM transactions t JOIN slot_intents m ON m.slot_id = t.slot_id
+			WHERE t.hash = ? ORDER BY m.position`, text{hash})
 		return err
 	})
 	return ours, intents, err

@@ -1,9 +1,10 @@
-// Package sqlite keeps orders, their payments and the work they opened in one
-// SQLite file. A commit is on the disk before the caller learns of it, and the
-// schema itself refuses a second admission, a permit used for two orders, a
-// Transfer log credited twice and every transition that is not in the diagram.
+// Package sqlite stores orders, their payments and their work in one SQLite file. It
+// executes state changes that order, payment and work have decided. A commit is on
+// the disk before the call returns, and the schema refuses a second admission, a
+// permit of two orders, a Transfer log credited twice and every state change that
+// docs/states.md does not have.
 //
-// Several processes may have the same file open.
+// Several processes can use one file at the same time.
 package sqlite
 
 import (
@@ -34,16 +35,16 @@ import (
 
 // Config says where the database is.
 type Config struct {
-	// Path of the database file. A missing file is created, for its owner
-	// alone, in a directory that exists; SQLite keeps files with the suffixes
-	// -wal and -shm beside it, and opening it takes a lock on one with .lock.
+	// Path of the database file. If the file is missing, it is created in an existing
+	// directory, readable by its owner only. SQLite adds files with the suffixes -wal
+	// and -shm; opening takes a lock on one with .lock.
 	Path string
 }
 
 // Store is an open database. It is safe for concurrent use.
 type Store struct {
 	writer  *sql.DB // one connection: SQLite has one writer, and waiting for a connection ends with the context
-	readers *sql.DB // see the last commit, and never wait for the writer
+	readers *sql.DB // read the last commit and never wait for the writer
 	queue   *river.Client[*sql.Tx]
 }
 
@@ -60,11 +61,11 @@ var migrations embed.FS
 
 // The times and sizes of a connection.
 const (
-	busyTimeout     = 5 * time.Second // how long a write waits for that of another process
+	busyTimeout     = 5 * time.Second // how long a write waits for a write of another process
 	openPoll        = 10 * time.Millisecond
-	walLimit        = 64 << 20 // bytes to which the log is cut after a checkpoint
+	walLimit        = 64 << 20 // bytes to which the write-ahead log is cut after a checkpoint
 	leastReaders    = 4
-	privateFileMode = 0o600 // the payments in it are as good as money until they are broadcast
+	privateFileMode = 0o600 // anyone who reads a payment before it is broadcast can settle it
 )
 
 // Open opens the database, creates it if it is missing, and brings its schema
@@ -74,8 +75,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err != nil || config.Path == "" {
 		return nil, fmt.Errorf("sqlite: path %q: must name a file", config.Path)
 	}
-	// SQLite does not wait for its own lock when it turns a file to WAL, and two
-	// processes must not migrate at once: one opens after the other.
+	// SQLite does not wait for its own lock when it switches a file to WAL, and two
+	// processes must not migrate at once. So they open the file one after the other.
 	lock := flock.New(path+".lock", flock.SetPermissions(privateFileMode))
 	if _, err := lock.TryLockContext(ctx, openPoll); err != nil {
 		return nil, fmt.Errorf("sqlite: path: lock: %w", err)
@@ -98,7 +99,8 @@ func (s *Store) open(ctx context.Context, path string) (err error) {
 	if s.writer, err = connect(path, 1, url.Values{"_txlock": {"immediate"}}); err != nil {
 		return err
 	}
-	if s.readers, err = connect(path, max(leastReaders, runtime.NumCPU()), url.Values{"_query_only": {"true"}}); err != nil {
+	s.readers, err = connect(path, max(leastReaders, runtime.NumCPU()), url.Values{"_query_only": {"true"}})
+	if err != nil {
 		return err
 	}
 	var mode string
@@ -106,7 +108,7 @@ func (s *Store) open(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if mode != "wal" {
-		return fmt.Errorf("the file system does not carry a write-ahead log: journal mode is %s", mode)
+		return fmt.Errorf("the file system does not support a write-ahead log: the journal mode is %s", mode)
 	}
 	if err := migrate(ctx, s.writer); err != nil {
 		return err
@@ -156,7 +158,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Close ends all use of the store. What was committed is safe without it.
+// Close closes the store. What was committed is safe without it.
 func (s *Store) Close() error {
 	var errs []error
 	for _, db := range []*sql.DB{s.readers, s.writer} {
@@ -170,11 +172,12 @@ func (s *Store) Close() error {
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
 	var orders int
-	return named(ctx, "ping", s.readers.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM orders LIMIT 1)").Scan(&orders))
+	found := s.readers.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM orders LIMIT 1)")
+	return named(ctx, "ping", found.Scan(&orders))
 }
 
-// write runs change in a transaction that holds the write lock from its start,
-// so that it never fails for what another one did meanwhile.
+// write runs change in a transaction that has the write lock from its start, so it
+// never fails because of a transaction at the same time.
 func (s *Store) write(ctx context.Context, name string, change func(*sql.Tx) error) error {
 	return named(ctx, name, transact(ctx, s.writer, func(tx *sql.Tx) error {
 		err := change(tx)
@@ -185,7 +188,7 @@ func (s *Store) write(ctx context.Context, name string, change func(*sql.Tx) err
 	}))
 }
 
-// view runs several queries on one snapshot.
+// view runs several queries on one snapshot of the database.
 func (s *Store) view(ctx context.Context, name string, read func(*sql.Tx) error) error {
 	return named(ctx, name, transact(ctx, s.readers, read))
 }
@@ -195,15 +198,16 @@ func transact(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // nothing after a commit
+	defer tx.Rollback() // does nothing after a commit
 	if err := do(tx); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// named says what failed. SQLite's messages name constraints and columns, never
-// values. A cancelled context shows in many guises below; here it has one.
+// named adds to an error which operation failed. SQLite's messages name constraints
+// and columns, never values. Below, a cancelled context appears as different errors;
+// named makes all of them the error of the context.
 func named(ctx context.Context, name string, err error) error {
 	if err == nil {
 		return nil
@@ -214,8 +218,8 @@ func named(ctx context.Context, name string, err error) error {
 	return fmt.Errorf("sqlite: %s: %w", name, err)
 }
 
-// move is a conditional write on one row. It returns ErrLost if the row is not
-// where the write needs it.
+// move is a conditional write on one row. It returns payment.ErrStale if no row
+// fulfils the condition.
 func move(ctx context.Context, tx *sql.Tx, statement string, args ...any) error {
 	moved, err := affects(ctx, tx, statement, args...)
 	if err == nil && !moved {
@@ -233,8 +237,8 @@ func affects(ctx context.Context, tx *sql.Tx, statement string, args ...any) (bo
 	return n > 0, err
 }
 
-// ifTaken returns outcome in place of an error that says that a row with the
-// same unique values is there already.
+// ifTaken returns outcome instead of an error that says that a row with the same
+// unique values exists.
 func ifTaken(err, outcome error) error {
 	if failure, ok := errors.AsType[*driver.Error](err); ok {
 		switch failure.Code() {
