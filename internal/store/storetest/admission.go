@@ -8,7 +8,6 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/order"
-	"boxoffice/internal/payment"
 	"boxoffice/internal/work"
 )
 
@@ -49,7 +48,7 @@ var admissionTests = map[string]func(*testing.T, Store){
 		}
 	},
 
-	"AdmitLost": func(t *testing.T, store Store) {
+	"AdmitStale": func(t *testing.T, store Store) {
 		never := func(work.Tx) (work.Opened, error) {
 			t.Error("work was opened")
 			return work.Opened{}, nil
@@ -58,7 +57,7 @@ var admissionTests = map[string]func(*testing.T, Store){
 		wantError(t, store.Admit(t.Context(), admission(t, store, create(t, store, alice), now), never), order.ErrStale)
 		pending, intent := begin(t, store, alice, 1)
 		wantError(t, store.Admit(t.Context(), admission(t, store, pending, now), never), order.ErrStale)
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(intent, false)}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(intent, false)}, now))
 		wantError(t, store.Admit(t.Context(), admission(t, store, pending, now), never), order.ErrStale)
 	},
 
@@ -94,7 +93,8 @@ var admissionTests = map[string]func(*testing.T, Store){
 		var want []order.Record
 		for i := range uint64(4) {
 			record, intent := begin(t, store, alice, i)
-			fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(intent, transfer(i))}, now-boxoffice.Timestamp(i)*minute))
+			at := now - boxoffice.Timestamp(i)*minute
+			fatal(t, settle(t.Context(), store, nil, decisions{settledBy(intent, transfer(i))}, at))
 			want = append([]order.Record{record}, want...) // the oldest payment first
 		}
 		create(t, store, alice)

@@ -7,8 +7,8 @@ import (
 	"boxoffice/internal/work"
 )
 
-// Benchmark measures a store: whole purchases, one after the other and many at
-// once, and the reads that requesters ask for most.
+// Benchmark measures whole purchases, one after the other and many at once, and the
+// most frequent reads.
 func Benchmark(b *testing.B, open Open) {
 	b.Run("Purchase", func(b *testing.B) {
 		store := open(b)

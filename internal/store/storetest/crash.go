@@ -11,9 +11,9 @@ import (
 	"boxoffice/internal/payment"
 )
 
-// Purchase takes a new order through its writes, from quoted to admitted, with
-// the n-th permit of a wallet. After each write that the store confirmed it
-// calls saved with a line that says so.
+// Purchase does all writes of one order, from quoted to admitted, with the n-th permit
+// of a wallet. After each write that returned without an error it calls saved with a
+// line that names the step.
 func Purchase(t testing.TB, store Store, n uint64, saved func(line string)) {
 	t.Helper()
 	var (
@@ -26,7 +26,7 @@ func Purchase(t testing.TB, store Store, n uint64, saved func(line string)) {
 		func() error { return beginPayment(t.Context(), store, intent, nil) },
 		func() error { return openSlot(t.Context(), store, slot) },
 		func() error {
-			return settle(t.Context(), store, &slot.ID, []payment.Decision{settledBy(sent(intent, slot), transfer(n))}, now)
+			return settle(t.Context(), store, &slot.ID, decisions{settledBy(sent(intent, slot), transfer(n))}, now)
 		},
 		func() error {
 			return store.Admit(t.Context(), admission(t, store, record, now), openJob(t, alice, record.ID))
@@ -37,11 +37,11 @@ func Purchase(t testing.TB, store Store, n uint64, saved func(line string)) {
 	}
 }
 
-// steps are where a Purchase can be found, in their order.
+// steps are the steps of a Purchase, in their order.
 var steps = []string{"quoted", "waiting", "sent", "paid", "admitted"}
 
-// Kept checks that every step which a Purchase said was saved is in the store,
-// whatever happened to the process that took it.
+// Kept checks that the store has every step that a Purchase called saved for, also if
+// its process was killed.
 func Kept(t testing.TB, store Store, lines []string) {
 	t.Helper()
 	for _, line := range lines {

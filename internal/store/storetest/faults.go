@@ -25,7 +25,7 @@ var faultTests = map[string]func(*testing.T, Store){
 			"Order":  func() error { _, err := store.Order(ctx, alice, paid.ID); return err },
 			"Begin":  func() error { return beginPayment(ctx, store, paying(t, paid, wallet, 2), nil) },
 			"Admit":  func() error { return store.Admit(ctx, admission(t, store, paid, now), openJob(t, alice, paid.ID)) },
-			"Settle": func() error { return settle(ctx, store, nil, []payment.Decision{failed(intent, true)}, now) },
+			"Settle": func() error { return settle(ctx, store, nil, decisions{failed(intent, true)}, now) },
 			"Lease":  func() error { return store.Lease(ctx, "settler", "a", now, now+minute) },
 			"Slots":  func() error { _, err := store.Slots(ctx, chainID, sender); return err },
 			"Jobs":   func() error { _, err := store.Jobs(ctx, alice, work.JobQuery{Limit: 1}); return err },
@@ -50,8 +50,8 @@ var faultTests = map[string]func(*testing.T, Store){
 		wantStatus(t, store, record, boxoffice.Quoted)
 	},
 
-	// The context ends while work is being opened: nothing of it is kept, and
-	// the order can be admitted afterwards.
+	// The context is cancelled while work is opened: nothing of it is saved, and the
+	// order can be admitted afterwards.
 	"CancelledInAdmit": func(t *testing.T, store Store) {
 		record, _ := pay(t, store, alice, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -67,8 +67,8 @@ var faultTests = map[string]func(*testing.T, Store){
 		fatal(t, store.Admit(t.Context(), admission(t, store, record, now), openJob(t, alice, record.ID)))
 	},
 
-	// The context ends at any moment: a write is there whole or not at all, and
-	// whole if the caller was told so.
+	// The context ends at any moment: a write is saved completely or not at all, and
+	// completely if it returned no error.
 	"CancelledAnywhere": func(t *testing.T, store Store) {
 		for i := range uint64(100) {
 			step := time.Duration(i) * 10 * time.Microsecond
@@ -86,26 +86,29 @@ var faultTests = map[string]func(*testing.T, Store){
 				}
 				return kept
 			}
-			begun := write("begin", func(ctx context.Context) error { return beginPayment(ctx, store, intent, nil) }, func(got order.Record) bool {
+			begin := func(ctx context.Context) error { return beginPayment(ctx, store, intent, nil) }
+			begun := write("begin", begin, func(got order.Record) bool {
 				return got.Status == boxoffice.PaymentPending && got.Payment.ID == intent.ID
 			})
 			if !begun {
-				fatal(t, beginPayment(t.Context(), store, intent, nil))
+				fatal(t, begin(t.Context()))
 			}
 			slot := carrying(i, intent)
-			opened := write("open slot", func(ctx context.Context) error { return openSlot(ctx, store, slot) }, func(got order.Record) bool {
+			send := func(ctx context.Context) error { return openSlot(ctx, store, slot) }
+			opened := write("open slot", send, func(got order.Record) bool {
 				slots, err := store.Slots(t.Context(), chainID, sender)
 				fatal(t, err)
-				if len(slots) > 0 && (len(slots[0].Txs) != 1 || len(slots[0].Intents) != 1) || (len(slots) == 1) != (got.Payment.State == payment.Sent) {
+				half := len(slots) > 0 && (len(slots[0].Txs) != 1 || len(slots[0].Intents) != 1)
+				if half || (len(slots) == 1) != (got.Payment.State == payment.Sent) {
 					t.Fatalf("half a slot: %v", slots)
 				}
 				return len(slots) == 1
 			})
 			if !opened {
-				fatal(t, openSlot(t.Context(), store, slot))
+				fatal(t, send(t.Context()))
 			}
 			settle := func(ctx context.Context) error {
-				return settle(ctx, store, &slot.ID, []payment.Decision{settledBy(sent(intent, slot), transfer(i))}, now)
+				return settle(ctx, store, &slot.ID, decisions{settledBy(sent(intent, slot), transfer(i))}, now)
 			}
 			if !write("settle", settle, func(got order.Record) bool {
 				slots, err := store.Slots(t.Context(), chainID, sender)
@@ -119,7 +122,10 @@ var faultTests = map[string]func(*testing.T, Store){
 				fatal(t, settle(t.Context()))
 			}
 			open := openJob(t, alice, record.ID)
-			if !write("admit", func(ctx context.Context) error { return store.Admit(ctx, admission(t, store, record, now), open) }, func(got order.Record) bool {
+			admit := func(ctx context.Context) error {
+				return store.Admit(ctx, admission(t, store, record, now), open)
+			}
+			if !write("admit", admit, func(got order.Record) bool {
 				jobs, err := store.Jobs(t.Context(), alice, work.JobQuery{Limit: 1000})
 				fatal(t, err)
 				if opened := len(jobs) == int(i)+1; opened != (got.Admission != nil) {
@@ -127,7 +133,7 @@ var faultTests = map[string]func(*testing.T, Store){
 				}
 				return got.Admission != nil
 			}) {
-				fatal(t, store.Admit(t.Context(), admission(t, store, record, now), open))
+				fatal(t, admit(t.Context()))
 			}
 		}
 	},

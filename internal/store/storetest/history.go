@@ -19,11 +19,12 @@ var historyTests = map[string]func(*testing.T, Store){
 
 	"Reverts": func(t *testing.T, store Store) {
 		_, intent := begin(t, store, alice, 1)
-		for nonce, outcome := range []payment.Outcome{payment.OutcomeReverted, payment.OutcomeReleased, payment.OutcomeReverted} {
+		outcomes := []payment.Outcome{payment.OutcomeReverted, payment.OutcomeReleased, payment.OutcomeReverted}
+		for nonce, outcome := range outcomes {
 			slot := carrying(uint64(nonce), intent)
 			fatal(t, openSlot(t.Context(), store, slot))
 			decision := payment.Decision{Intent: sent(intent, slot), Outcome: outcome}
-			fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{decision}, now))
+			fatal(t, settle(t.Context(), store, &slot.ID, decisions{decision}, now))
 			intent = after(decision)
 		}
 		if intent.Reverts != 2 {
@@ -53,22 +54,26 @@ var historyTests = map[string]func(*testing.T, Store){
 		same(t, got, []payment.Intent(nil))
 	},
 
-	// What the chain takes back leaves the order paid, and can be settled again
-	// by the same transfer, by another, or not at all.
+	// A reorganisation that removes the transfer leaves the order paid. The intent is
+	// settled again by the same transfer or by another, or it fails.
 	"Undone": func(t *testing.T, store Store) {
 		for name, then := range map[string]struct {
+			nonce    uint64
 			decision func(payment.Intent) payment.Decision
 			want     func(*payment.Intent)
 		}{
 			"settled by the same": {
+				1,
 				func(i payment.Intent) payment.Decision { return settledBy(i, transfer(1)) },
 				func(i *payment.Intent) { i.State, i.Evidence = payment.Settled, transfer(1) },
 			},
 			"settled by another": {
+				2,
 				func(i payment.Intent) payment.Decision { return settledBy(i, transfer(2)) },
 				func(i *payment.Intent) { i.State, i.Evidence = payment.Settled, transfer(2) },
 			},
 			"failed": {
+				3,
 				func(i payment.Intent) payment.Decision { return failed(i, true) },
 				func(i *payment.Intent) {
 					i.State, i.Evidence, i.Reason, i.Final = payment.Failed, transfer(1), failed(*i, true).Reason, true
@@ -76,17 +81,17 @@ var historyTests = map[string]func(*testing.T, Store){
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				record, intent := begin(t, store, alice, map[string]uint64{"settled by the same": 1, "settled by another": 2, "failed": 3}[name])
-				fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(intent, transfer(1))}, now+minute))
+				record, intent := begin(t, store, alice, then.nonce)
+				fatal(t, settle(t.Context(), store, nil, decisions{settledBy(intent, transfer(1))}, now+minute))
 				intent = after(settledBy(intent, transfer(1)))
-				undone := []payment.Decision{undo(intent)}
+				undone := decisions{undo(intent)}
 				fatal(t, settle(t.Context(), store, nil, undone, now+2*minute))
 				wantError(t, settle(t.Context(), store, nil, undone, now+2*minute), payment.ErrStale)
 				got, last := status(t, store, record)
 				if got != boxoffice.Paid || last.State != payment.Waiting || !last.Undone() {
 					t.Errorf("the order is %s, its payment %s", got, last.State)
 				}
-				fatal(t, settle(t.Context(), store, nil, []payment.Decision{then.decision(after(undone[0]))}, now+3*minute))
+				fatal(t, settle(t.Context(), store, nil, decisions{then.decision(after(undone[0]))}, now+3*minute))
 				then.want(&intent)
 				stored, err := store.Order(t.Context(), alice, record.ID)
 				fatal(t, err)
@@ -95,13 +100,14 @@ var historyTests = map[string]func(*testing.T, Store){
 					t.Errorf("the order is %s", stored.Status)
 				}
 				if intent.State == payment.Settled { // the next case settles by the same log
-					fatal(t, settle(t.Context(), store, nil, []payment.Decision{undo(intent)}, now))
+					fatal(t, settle(t.Context(), store, nil, decisions{undo(intent)}, now))
 				}
 			})
 		}
 	},
 
-	// A slot that opens again has what it had settled, and not what went on since.
+	// A slot that opens again carries the intents that it had settled, but not one that
+	// was sent in another slot since.
 	"Reopen": func(t *testing.T, store Store) {
 		_, early := begin(t, store, alice, 0)
 		record, settled := begin(t, store, alice, 1)
@@ -110,9 +116,9 @@ var historyTests = map[string]func(*testing.T, Store){
 		ours := transfer(7)
 		ours.TxHash = slot.Txs[0].Hash
 		fatal(t, openSlot(t.Context(), store, before))
-		fatal(t, settle(t.Context(), store, &before.ID, []payment.Decision{settledBy(sent(early, before), transfer(6))}, now))
+		fatal(t, settle(t.Context(), store, &before.ID, decisions{settledBy(sent(early, before), transfer(6))}, now))
 		fatal(t, openSlot(t.Context(), store, slot))
-		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{
+		fatal(t, settle(t.Context(), store, &slot.ID, decisions{
 			settledBy(sent(settled, slot), ours), released(sent(moved, slot)),
 		}, now))
 		later := carrying(6, moved)
@@ -138,7 +144,7 @@ var historyTests = map[string]func(*testing.T, Store){
 		same(t, slots, []payment.Slot{slot, later})
 		wantStatus(t, store, record, boxoffice.Paid)
 		fatal(t, store.AddTx(t.Context(), slot.ID, signed(99)))
-		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{settledBy(settled, ours)}, now))
+		fatal(t, settle(t.Context(), store, &slot.ID, decisions{settledBy(settled, ours)}, now))
 	},
 
 	"Carried": func(t *testing.T, store Store) {

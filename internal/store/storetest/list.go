@@ -24,14 +24,18 @@ var paymentListTests = map[string]func(*testing.T, Store){
 		for range 2 { // saving a cost again changes nothing
 			fatal(t, store.SaveCost(t.Context(), newer.Hash, 53_000, 12))
 		}
-		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{settledBy(sent(ordered, slot), evidence)}, now))
+		fatal(t, settle(t.Context(), store, &slot.ID, decisions{settledBy(sent(ordered, slot), evidence)}, now))
 
 		want := payment.PaymentEntry{
-			ID: ordered.ID, OrderID: record.ID, State: payment.Settled, Payer: wallet, Asset: token, Amount: amount(300), Nonce: amount(1),
+			ID: ordered.ID, OrderID: record.ID, State: payment.Settled, Payer: wallet, Asset: token,
+			Amount: amount(300), Nonce: amount(1),
 			SubmittedAt: now, SettledAt: pointer(now + minute), SettledBy: pointer(newer.Hash),
 			Transactions: []payment.PaymentTx{
 				{Hash: slot.Txs[0].Hash, WalletNonce: 5, FeeCap: slot.Txs[0].FeeCap, SignedAt: now},
-				{Hash: newer.Hash, WalletNonce: 5, FeeCap: newer.FeeCap, SignedAt: now + 1, GasUsed: pointer(int64(53_000)), FeeGwei: pointer(int64(12))},
+				{
+					Hash: newer.Hash, WalletNonce: 5, FeeCap: newer.FeeCap, SignedAt: now + 1,
+					GasUsed: pointer(int64(53_000)), FeeGwei: pointer(int64(12)),
+				},
 			},
 		}
 		waiting := payment.PaymentEntry{
@@ -63,7 +67,7 @@ var paymentListTests = map[string]func(*testing.T, Store){
 		_, dead := begin(t, store, alice, 1)
 		_, unsettled := begin(t, store, alice, 2)
 		_, carried := begin(t, store, bob, 3)
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(dead, true), failed(unsettled, false)}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(dead, true), failed(unsettled, false)}, now))
 		fatal(t, openSlot(t.Context(), store, carrying(1, carried)))
 		totals, err := store.PaymentTotals(t.Context())
 		fatal(t, err)

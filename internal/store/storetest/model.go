@@ -17,20 +17,21 @@ import (
 	"boxoffice/internal/work"
 )
 
-// model is what a store should hold, as plainly as it can be said. It has its
-// own chain, so that many models share a store.
+// model is what a store should contain, in the simplest form. It decides the state
+// changes by itself, so it also checks order and payment. Each model has its own
+// chain, so that many models can use one store.
 type model struct {
 	chain    uint64
 	orders   map[boxoffice.UUID]order.Record   // without Payment
-	last     map[boxoffice.UUID]boxoffice.UUID // of an order, its last intent
+	last     map[boxoffice.UUID]boxoffice.UUID // the last intent of an order
 	intents  map[boxoffice.UUID]payment.Intent
-	permits  map[string]boxoffice.UUID // of a nonce, its order
+	permits  map[string]boxoffice.UUID // the order of a nonce
 	slots    map[boxoffice.UUID]modelSlot
 	credited map[modelLog]bool // the Transfer logs of settled intents
 }
 
 type modelSlot struct {
-	payment.Slot // its Intents have IDs alone
+	payment.Slot // of its Intents only the IDs are current
 	closed       bool
 }
 
@@ -57,7 +58,8 @@ func newModel() *model {
 
 func (m *model) clone() *model {
 	return &model{
-		m.chain, maps.Clone(m.orders), maps.Clone(m.last), maps.Clone(m.intents), maps.Clone(m.permits), maps.Clone(m.slots), maps.Clone(m.credited),
+		m.chain, maps.Clone(m.orders), maps.Clone(m.last), maps.Clone(m.intents),
+		maps.Clone(m.permits), maps.Clone(m.slots), maps.Clone(m.credited),
 	}
 }
 
@@ -116,7 +118,7 @@ func (m *model) addTx(id boxoffice.UUID, tx payment.Tx) error {
 	return nil
 }
 
-// errMistake is the model's error for what no settler may ask for.
+// errMistake stands for an error that only a mistake of the caller causes.
 var errMistake = errors.New("a mistake of the caller")
 
 func (m *model) settle(slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) error {
@@ -210,7 +212,7 @@ func (m *model) otherAlive(intent payment.Intent) bool {
 	return false
 }
 
-// move moves the order of an intent, unless it is paid since before a
+// move changes the status of an intent's order, unless the order was paid before a
 // reorganisation.
 func (m *model) move(intent payment.Intent, undone bool, to boxoffice.State, paidAt *boxoffice.Timestamp) error {
 	if undone {
@@ -231,8 +233,8 @@ func (m *model) carries(slotID, intentID boxoffice.UUID) bool {
 	return carrier != nil && *carrier == slotID
 }
 
-// reopen opens the closed slots from a nonce on, with what their transactions
-// had settled.
+// reopen opens the closed slots from a nonce on. The intents that their transactions
+// had settled are sent again.
 func (m *model) reopen(nonce uint64) {
 	for id, slot := range m.slots {
 		if slot.closed && slot.WalletNonce >= nonce {
@@ -264,7 +266,7 @@ func (m *model) admit(id boxoffice.UUID, at boxoffice.Timestamp, opened work.Ope
 	return nil
 }
 
-// choose returns the intents that hold, in the order of the store's lists.
+// choose returns the intents for which holds is true, in the order of the store's lists.
 func (m *model) choose(holds func(payment.Intent) bool) []payment.Intent {
 	chosen := slices.DeleteFunc(slices.Collect(maps.Values(m.intents)), func(i payment.Intent) bool { return !holds(i) })
 	slices.SortFunc(chosen, func(a, b payment.Intent) int {

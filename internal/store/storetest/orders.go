@@ -61,7 +61,7 @@ var orderTests = map[string]func(*testing.T, Store){
 		_, created, err := store.Create(t.Context(), theirs)
 		fatal(t, err)
 		if !created {
-			t.Error("a requester is kept from a key that another one uses")
+			t.Error("a requester cannot use a key that another requester uses")
 		}
 		got, err := store.OrderByKey(t.Context(), bob, mine.RequestKey)
 		fatal(t, err)
@@ -97,15 +97,19 @@ var orderTests = map[string]func(*testing.T, Store){
 
 	"NotFound": func(t *testing.T, store Store) {
 		record := create(t, store, alice)
-		for name, read := range map[string]func() (order.Record, error){
-			"no such id":             func() (order.Record, error) { return store.Order(t.Context(), alice, boxoffice.NewUUID()) },
-			"no such key":            func() (order.Record, error) { return store.OrderByKey(t.Context(), alice, boxoffice.NewUUID()) },
-			"another's id":           func() (order.Record, error) { return store.Order(t.Context(), bob, record.ID) },
-			"another's key":          func() (order.Record, error) { return store.OrderByKey(t.Context(), bob, record.RequestKey) },
-			"the key in place of id": func() (order.Record, error) { return store.Order(t.Context(), alice, record.RequestKey) },
+		for name, test := range map[string]struct {
+			read  func(context.Context, boxoffice.Requester, boxoffice.UUID) (order.Record, error)
+			owner boxoffice.Requester
+			id    boxoffice.UUID
+		}{
+			"no such id":             {store.Order, alice, boxoffice.NewUUID()},
+			"no such key":            {store.OrderByKey, alice, boxoffice.NewUUID()},
+			"another's id":           {store.Order, bob, record.ID},
+			"another's key":          {store.OrderByKey, bob, record.RequestKey},
+			"the key in place of id": {store.Order, alice, record.RequestKey},
 		} {
 			t.Run(name, func(t *testing.T) {
-				_, err := read()
+				_, err := test.read(t.Context(), test.owner, test.id)
 				wantError(t, err, order.ErrNotFound)
 			})
 		}

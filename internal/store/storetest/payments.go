@@ -79,8 +79,8 @@ var paymentTests = map[string]func(*testing.T, Store){
 		wantError(t, beginPayment(t.Context(), store, paying(t, record, wallet, 1), nil), order.ErrPermitTaken)
 		wantStatus(t, store, record, boxoffice.Quoted)
 
-		// It stays with the first order, also when that payment has failed for good.
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(first, true)}, now))
+		// It stays with the first order, also when the failed payment is final.
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(first, true)}, now))
 		wantError(t, beginPayment(t.Context(), store, paying(t, record, wallet, 1), nil), order.ErrPermitTaken)
 
 		// The nonce of another owner, or of another chain, is another permit.
@@ -92,16 +92,16 @@ var paymentTests = map[string]func(*testing.T, Store){
 
 	"ReplaceAfterFailure": func(t *testing.T, store Store) {
 		record, first := begin(t, store, alice, 1)
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(first, false)}, now))
-		second := paying(t, record, wallet, 1) // the same permit again: it is this order's
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(first, false)}, now))
+		second := paying(t, record, wallet, 1) // the same permit, which belongs to this order
 		wantError(t, beginPayment(t.Context(), store, second, nil), order.ErrStale)
 		wantError(t, beginPayment(t.Context(), store, second, &second.ID), order.ErrStale)
 		fatal(t, beginPayment(t.Context(), store, second, &first.ID))
 		wantStatus(t, store, record, boxoffice.PaymentPending)
 
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(second, false)}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(second, false)}, now))
 		third := paying(t, record, wallet, 2)
-		wantError(t, beginPayment(t.Context(), store, third, &first.ID), order.ErrStale) // no longer the last
+		wantError(t, beginPayment(t.Context(), store, third, &first.ID), order.ErrStale) // it is not the last payment
 		fatal(t, beginPayment(t.Context(), store, third, &second.ID))
 		_, last := status(t, store, record)
 		same(t, last, &third)
@@ -109,7 +109,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 
 	"ReplaceRace": func(t *testing.T, store Store) {
 		record, first := begin(t, store, alice, 100)
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(first, true)}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(first, true)}, now))
 		intents := make([]payment.Intent, racers)
 		for i := range intents {
 			intents[i] = paying(t, record, wallet, uint64(i))
@@ -148,12 +148,12 @@ var paymentTests = map[string]func(*testing.T, Store){
 			same(t, got, amount(want))
 		}
 		_, waiting := begin(t, store, alice, 1)
-		_, underway := begin(t, store, bob, 2) // the wallet is what counts
+		_, underway := begin(t, store, bob, 2) // of the same wallet, but of another requester
 		fatal(t, openSlot(t.Context(), store, carrying(0, underway)))
 		committed(waiting, chainID, 600)
 		pay(t, store, alice, 3)
 		_, unsettled := begin(t, store, alice, 4)
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(unsettled, false)}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(unsettled, false)}, now))
 		committed(waiting, chainID, 600)
 		committed(waiting, chainID+1, 0)
 		committed(paying(t, quoted(t, alice), other, 1), chainID, 0)
@@ -162,7 +162,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 		committed(elsewhere, chainID, 0)
 	},
 
-	"PromisedBeyondAllBalances": func(t *testing.T, store Store) {
+	"CommittedBeyondAllBalances": func(t *testing.T, store Store) {
 		var last payment.Intent
 		for nonce := range uint64(2) {
 			record := quoted(t, alice)
@@ -183,6 +183,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 		fatal(t, beginPayment(t.Context(), store, intent, nil))
 		_, last := status(t, store, record)
 		same(t, last, &intent)
-		wantError(t, beginPayment(t.Context(), store, payingWith(t, create(t, store, bob), wallet, most), nil), order.ErrPermitTaken)
+		again := payingWith(t, create(t, store, bob), wallet, most)
+		wantError(t, beginPayment(t.Context(), store, again, nil), order.ErrPermitTaken)
 	},
 }

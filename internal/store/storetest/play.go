@@ -18,8 +18,8 @@ import (
 	"boxoffice/internal/work"
 )
 
-// testModel runs random operations, many of them wrong ones, on the store and
-// on the model, and compares their outcomes and everything that can be read.
+// testModel runs random operations, many of them wrong, on the store and on the
+// model. It compares their outcomes and everything that can be read.
 func testModel(t *testing.T, store Store) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := &player{T: rt, t: t, store: store, model: newModel()}
@@ -37,12 +37,12 @@ type player struct {
 	t     *testing.T
 	store Store
 	model *model
-	made  uint64 // how many values that must differ were made
+	made  uint64 // counts the values that have to differ
 	steps int
 }
 
-// try runs an operation on a copy of the model, which becomes the model if it
-// succeeds, and compares the outcome with the store's.
+// try runs an operation on a copy of the model and compares its outcome with the
+// store's. If it succeeds, the copy becomes the model.
 func (p *player) try(got error, operation func(*model) error) {
 	next := p.model.clone()
 	want := operation(next)
@@ -126,7 +126,7 @@ func (p *player) openSlot(*rapid.T) {
 	p.try(openSlot(p.Context(), p.store, slot), func(m *model) error { return m.openSlot(slot) })
 }
 
-// read returns an intent as it is, or now and then as it was when it was saved.
+// read returns an intent as it is, or sometimes as it was when it was saved.
 func (p *player) read(id boxoffice.UUID) payment.Intent {
 	intent := p.model.intents[id]
 	if rapid.IntRange(0, 7).Draw(p.T, "stale") == 0 {
@@ -148,7 +148,7 @@ func (p *player) settle(*rapid.T) {
 	if rapid.Bool().Draw(p.T, "with a slot") {
 		slotID = pointer(pick(p, "slot", p.model.slots))
 		for _, intent := range p.model.slots[*slotID].Intents {
-			if rapid.IntRange(0, 7).Draw(p.T, "left out") > 0 {
+			if rapid.IntRange(0, 7).Draw(p.T, "decided") > 0 {
 				decided = append(decided, intent.ID)
 			}
 		}
@@ -178,7 +178,9 @@ func (p *player) settle(*rapid.T) {
 		decisions = append(decisions, decision)
 	}
 	at := p.now()
-	p.try(settle(p.Context(), p.store, slotID, decisions, at), func(m *model) error { return m.settle(slotID, decisions, at) })
+	p.try(settle(p.Context(), p.store, slotID, decisions, at), func(m *model) error {
+		return m.settle(slotID, decisions, at)
+	})
 }
 
 func (p *player) reopen(*rapid.T) {
@@ -203,13 +205,14 @@ func (p *player) admit(*rapid.T) {
 		return result, tx.InsertJob(p.Context(), opened)
 	}), func(m *model) error { return m.admit(record.ID, at, result) })
 	_, err := p.store.Job(p.Context(), record.Requester, opened.ID)
-	if kept := err == nil; kept != (p.model.orders[record.ID].Admission != nil && p.model.orders[record.ID].Admission.Opened == result) {
+	admission := p.model.orders[record.ID].Admission
+	if kept := err == nil; kept != (admission != nil && admission.Opened == result) {
 		p.Fatalf("the job that was opened is kept: %t", kept)
 	}
 }
 
-// compareNowAndThen saves most of the time of compare: what a wrong write did
-// stays to be seen.
+// compareNowAndThen compares after every fourth operation. That is faster, and the
+// effect of a wrong write can still be seen later.
 func (p *player) compareNowAndThen(*rapid.T) {
 	if p.steps++; p.steps%4 == 0 {
 		p.compare()
@@ -263,7 +266,7 @@ func (p *player) same(what string, got, want any, err error) {
 	if err != nil {
 		p.Fatalf("%s: %v", what, err)
 	}
-	if reflect.DeepEqual(got, want) { // cheap, unlike the comparison that can tell the difference
+	if reflect.DeepEqual(got, want) { // much faster than the comparison that reports differences
 		return
 	}
 	if diff := diff.Diff(want, got, comparing...); diff != "" {

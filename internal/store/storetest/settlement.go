@@ -79,7 +79,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 		}
 	},
 
-	"OpenSlotLost": func(t *testing.T, store Store) {
+	"OpenSlotStale": func(t *testing.T, store Store) {
 		_, taken := begin(t, store, alice, 1)
 		_, waiting := begin(t, store, alice, 2)
 		open := carrying(5, taken)
@@ -103,7 +103,9 @@ var settlementTests = map[string]func(*testing.T, Store){
 				same(t, got, []payment.Intent{waiting})
 				slots, err := store.Slots(t.Context(), slot.ChainID, sender)
 				fatal(t, err)
-				if slot.ChainID == chainID && (len(slots) != 1 || len(slots[0].Txs) != 1) || slot.ChainID != chainID && len(slots) != 0 {
+				if slot.ChainID != chainID {
+					same(t, slots, []payment.Slot(nil))
+				} else if len(slots) != 1 || len(slots[0].Txs) != 1 {
 					t.Errorf("open slots: %v", slots)
 				}
 			})
@@ -132,13 +134,13 @@ var settlementTests = map[string]func(*testing.T, Store){
 		}
 	},
 
-	"AddTxLost": func(t *testing.T, store Store) {
+	"AddTxStale": func(t *testing.T, store Store) {
 		_, intent := begin(t, store, alice, 1)
 		slot := carrying(1, intent)
 		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrStale)
 		fatal(t, openSlot(t.Context(), store, slot))
 		wantError(t, store.AddTx(t.Context(), slot.ID, slot.Txs[0]), payment.ErrStale)
-		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{settledBy(sent(intent, slot), transfer(1))}, now))
+		fatal(t, settle(t.Context(), store, &slot.ID, decisions{settledBy(sent(intent, slot), transfer(1))}, now))
 		wantError(t, store.AddTx(t.Context(), slot.ID, signed(2)), payment.ErrStale)
 	},
 
@@ -149,8 +151,9 @@ var settlementTests = map[string]func(*testing.T, Store){
 		slot := carrying(1, goodIntent, badIntent, backIntent)
 		fatal(t, openSlot(t.Context(), store, slot))
 		at := now + 3*minute
-		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{
-			settledBy(sent(goodIntent, slot), transfer(1)), failed(sent(badIntent, slot), true), released(sent(backIntent, slot)),
+		fatal(t, settle(t.Context(), store, &slot.ID, decisions{
+			settledBy(sent(goodIntent, slot), transfer(1)), failed(sent(badIntent, slot), true),
+			released(sent(backIntent, slot)),
 		}, at))
 
 		goodIntent.State, goodIntent.Evidence = payment.Settled, transfer(1)
@@ -175,7 +178,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 	"SettleIsAllOrNothing": func(t *testing.T, store Store) {
 		paid, paidIntent := pay(t, store, bob, 9)
 		finalOrder, final := begin(t, store, bob, 8)
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(final, true)}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(final, true)}, now))
 		first, firstIntent := begin(t, store, alice, 1)
 		second, secondIntent := begin(t, store, alice, 2)
 		waiting, waitingIntent := begin(t, store, alice, 3)
@@ -191,32 +194,66 @@ var settlementTests = map[string]func(*testing.T, Store){
 		for name, test := range map[string]struct {
 			slot      *boxoffice.UUID
 			decisions []payment.Decision
-			want      error // nil: another one, for a mistake of the caller
+			want      error // nil: any other error, because the caller made a mistake
 		}{
-			"an intent of the slot undecided":   {&slot.ID, []payment.Decision{good}, payment.ErrStale},
-			"an intent unknown":                 {&slot.ID, []payment.Decision{good, failed(secondIntent, false), failed(unknown, false)}, payment.ErrStale},
-			"an intent settled before":          {&slot.ID, []payment.Decision{good, failed(secondIntent, false), failed(paidIntent, true)}, payment.ErrStale},
-			"an intent settled twice":           {&slot.ID, []payment.Decision{good, good, failed(secondIntent, false)}, payment.ErrStale},
-			"an intent final before":            {&slot.ID, []payment.Decision{good, failed(secondIntent, false), settledBy(final, transfer(3))}, payment.ErrStale},
-			"an intent sent meanwhile":          {nil, []payment.Decision{failed(waitingIntent, false), settledBy(stale, transfer(1))}, payment.ErrStale},
-			"a waiting intent released":         {&slot.ID, []payment.Decision{good, failed(secondIntent, false), released(waitingIntent)}, nil},
-			"a log credited before":             {&slot.ID, []payment.Decision{good, settledBy(secondIntent, transfer(9))}, payment.ErrCredited},
-			"a log credited twice":              {&slot.ID, []payment.Decision{good, settledBy(secondIntent, transfer(1))}, payment.ErrCredited},
-			"a sent intent without its slot":    {nil, []payment.Decision{failed(waitingIntent, false), good}, nil},
-			"a slot unknown":                    {pointer(boxoffice.NewUUID()), []payment.Decision{failed(waitingIntent, false)}, payment.ErrStale},
-			"sent intents with another slot":    {pointer(boxoffice.NewUUID()), []payment.Decision{good, failed(secondIntent, false)}, nil},
-			"a sent intent released, no slot":   {nil, []payment.Decision{released(firstIntent)}, nil},
-			"settled without evidence":          {&slot.ID, []payment.Decision{good, noEvidence}, nil},
-			"failed without a reason":           {&slot.ID, []payment.Decision{good, noReason}, nil},
-			"a verdict that there is not":       {&slot.ID, []payment.Decision{good, noOutcome}, nil},
-			"failed again, and no more certain": {nil, []payment.Decision{failed(waitingIntent, false), failed(waitingIntent, false)}, payment.ErrStale},
+			"an intent of the slot undecided": {
+				&slot.ID, decisions{good}, payment.ErrStale,
+			},
+			"an intent unknown": {
+				&slot.ID, decisions{good, failed(secondIntent, false), failed(unknown, false)}, payment.ErrStale,
+			},
+			"an intent settled before": {
+				&slot.ID, decisions{good, failed(secondIntent, false), failed(paidIntent, true)}, payment.ErrStale,
+			},
+			"an intent settled twice": {
+				&slot.ID, decisions{good, good, failed(secondIntent, false)}, payment.ErrStale,
+			},
+			"an intent final before": {
+				&slot.ID, decisions{good, failed(secondIntent, false), settledBy(final, transfer(3))}, payment.ErrStale,
+			},
+			"an intent sent meanwhile": {
+				nil, decisions{failed(waitingIntent, false), settledBy(stale, transfer(1))}, payment.ErrStale,
+			},
+			"a waiting intent released": {
+				&slot.ID, decisions{good, failed(secondIntent, false), released(waitingIntent)}, nil,
+			},
+			"a log credited before": {
+				&slot.ID, decisions{good, settledBy(secondIntent, transfer(9))}, payment.ErrCredited,
+			},
+			"a log credited twice": {
+				&slot.ID, decisions{good, settledBy(secondIntent, transfer(1))}, payment.ErrCredited,
+			},
+			"a sent intent without its slot": {
+				nil, decisions{failed(waitingIntent, false), good}, nil,
+			},
+			"a slot unknown": {
+				pointer(boxoffice.NewUUID()), decisions{failed(waitingIntent, false)}, payment.ErrStale,
+			},
+			"sent intents with another slot": {
+				pointer(boxoffice.NewUUID()), decisions{good, failed(secondIntent, false)}, nil,
+			},
+			"a sent intent released, no slot": {
+				nil, decisions{released(firstIntent)}, nil,
+			},
+			"settled without evidence": {
+				&slot.ID, decisions{good, noEvidence}, nil,
+			},
+			"failed without a reason": {
+				&slot.ID, decisions{good, noReason}, nil,
+			},
+			"a verdict that there is not": {
+				&slot.ID, decisions{good, noOutcome}, nil,
+			},
+			"failed again, and not final": {
+				nil, decisions{failed(waitingIntent, false), failed(waitingIntent, false)}, payment.ErrStale,
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				err := settle(t.Context(), store, test.slot, test.decisions, now+minute)
 				if test.want != nil {
 					wantError(t, err, test.want)
 				} else if err == nil || errors.Is(err, payment.ErrStale) || errors.Is(err, payment.ErrCredited) {
-					t.Errorf("got error %v, want one that is no outcome", err)
+					t.Errorf("got error %v, want one that is neither ErrStale nor ErrCredited", err)
 				}
 				wantStatus(t, store, paid, boxoffice.Paid)
 				wantStatus(t, store, finalOrder, boxoffice.PaymentFailed)
@@ -230,7 +267,8 @@ var settlementTests = map[string]func(*testing.T, Store){
 				}
 			})
 		}
-		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{good, released(secondIntent), failed(waitingIntent, true)}, now))
+		fatal(t, settle(t.Context(), store, &slot.ID,
+			decisions{good, released(secondIntent), failed(waitingIntent, true)}, now))
 	},
 
 	"SettleRace": func(t *testing.T, store Store) {
@@ -240,14 +278,15 @@ var settlementTests = map[string]func(*testing.T, Store){
 		intent = sent(intent, slot)
 		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
 			if i%2 == 0 {
-				return settle(ctx, store, &slot.ID, []payment.Decision{settledBy(intent, transfer(uint64(i)))}, now)
+				return settle(ctx, store, &slot.ID, decisions{settledBy(intent, transfer(uint64(i)))}, now)
 			}
-			return settle(ctx, store, &slot.ID, []payment.Decision{failed(intent, true)}, now)
+			return settle(ctx, store, &slot.ID, decisions{failed(intent, true)}, now)
 		}); won != 1 {
 			t.Errorf("%d settlers decided one payment", won)
 		}
 		got, last := status(t, store, record)
-		if (got == boxoffice.Paid) != (last.State == payment.Settled) || (got == boxoffice.PaymentFailed) != (last.State == payment.Failed) {
+		settled, failed := last.State == payment.Settled, last.State == payment.Failed
+		if (got == boxoffice.Paid) != settled || (got == boxoffice.PaymentFailed) != failed {
 			t.Errorf("the order is %s, its payment %s", got, last.State)
 		}
 	},
@@ -258,7 +297,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 			_, intents[i] = begin(t, store, alice, uint64(i))
 		}
 		if won := race(t, payment.ErrCredited, func(ctx context.Context, i int) error {
-			return settle(ctx, store, nil, []payment.Decision{settledBy(intents[i], transfer(1))}, now)
+			return settle(ctx, store, nil, decisions{settledBy(intents[i], transfer(1))}, now)
 		}); won != 1 {
 			t.Errorf("one Transfer log paid %d orders", won)
 		}
@@ -269,7 +308,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 		_, second := begin(t, store, alice, 2)
 		one, two := transfer(1), transfer(1)
 		two.LogIndex++
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(first, one), settledBy(second, two)}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{settledBy(first, one), settledBy(second, two)}, now))
 	},
 
 	"Unresolved": func(t *testing.T, store Store) {
@@ -286,7 +325,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 		pay(t, store, alice, 5)
 		same(t, unresolved(), []payment.Intent(nil))
 
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{
+		fatal(t, settle(t.Context(), store, nil, decisions{
 			failed(lateIntent, false), failed(deadIntent, false), failed(replacedIntent, false),
 		}, now))
 		for _, intent := range []*payment.Intent{&lateIntent, &deadIntent, &replacedIntent} {
@@ -294,46 +333,47 @@ var settlementTests = map[string]func(*testing.T, Store){
 		}
 		same(t, unresolved(), []payment.Intent{lateIntent, deadIntent, replacedIntent})
 
-		// A payment that was replaced is settled by nobody: the one after it is.
+		// A payment that was replaced cannot be settled, because its order has another.
 		next := paying(t, replaced, wallet, 3)
 		fatal(t, beginPayment(t.Context(), store, next, &replacedIntent.ID))
 		same(t, unresolved(), []payment.Intent{lateIntent, deadIntent})
-		wantError(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrStale)
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(next, true)}, now))
-		wantError(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(replacedIntent, transfer(3))}, now), payment.ErrStale)
+		again := decisions{settledBy(replacedIntent, transfer(3))}
+		wantError(t, settle(t.Context(), store, nil, again, now), payment.ErrStale)
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(next, true)}, now))
+		wantError(t, settle(t.Context(), store, nil, again, now), payment.ErrStale)
 
-		// A permit that dies: only that changes, and only once.
+		// When the permit can never settle any more, only Final changes, and only once.
 		because := failed(deadIntent, true)
 		because.Reason = "permit2_nonce_spent"
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{because}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{because}, now))
 		deadIntent.Final = true
 		got, last := status(t, store, dead)
 		same(t, last, &deadIntent)
 		same(t, got, boxoffice.PaymentFailed)
 		same(t, unresolved(), []payment.Intent{lateIntent})
-		wantError(t, settle(t.Context(), store, nil, []payment.Decision{because}, now), payment.ErrStale)
+		wantError(t, settle(t.Context(), store, nil, decisions{because}, now), payment.ErrStale)
 
-		// Money that moved late is credited.
+		// A transfer after the failure is credited.
 		before := lateIntent
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(lateIntent, transfer(1))}, now+minute))
+		fatal(t, settle(t.Context(), store, nil, decisions{settledBy(lateIntent, transfer(1))}, now+minute))
 		lateIntent.State, lateIntent.Reason, lateIntent.Evidence = payment.Settled, "", transfer(1)
 		got, last = status(t, store, late)
 		same(t, last, &lateIntent)
 		same(t, got, boxoffice.Paid)
 		same(t, unresolved(), []payment.Intent(nil))
-		wantError(t, settle(t.Context(), store, nil, []payment.Decision{failed(before, true)}, now), payment.ErrStale)
+		wantError(t, settle(t.Context(), store, nil, decisions{failed(before, true)}, now), payment.ErrStale)
 	},
 
 	"LateSettlementAgainstReplacement": func(t *testing.T, store Store) {
 		record, first := begin(t, store, alice, 1)
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{failed(first, false)}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{failed(first, false)}, now))
 		first = after(failed(first, false))
 		second := paying(t, record, wallet, 1)
 		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
 			if i%2 == 0 {
 				return beginPayment(ctx, store, second, &first.ID)
 			}
-			return settle(ctx, store, nil, []payment.Decision{settledBy(first, transfer(1))}, now)
+			return settle(ctx, store, nil, decisions{settledBy(first, transfer(1))}, now)
 		}); won != 1 {
 			t.Errorf("%d transitions left one state", won)
 		}

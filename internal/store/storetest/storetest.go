@@ -1,6 +1,6 @@
-// Package storetest is what every engine of the store has to pass: one suite
-// over the interfaces that order, payment, work and action declare, races and
-// faults included. It looks through those interfaces alone.
+// Package storetest is the suite that every engine of the store has to pass. It uses
+// a store only through the interfaces that other packages declare, and includes
+// races, faults and a model with random operations.
 package storetest
 
 import (
@@ -58,7 +58,9 @@ func Run(t *testing.T, open Open) {
 		tests map[string]func(*testing.T, Store)
 	}{
 		{"Orders", orderTests}, {"Payments", paymentTests}, {"Settlement", settlementTests}, {"History", historyTests},
-		{"Submissions", submissionTests}, {"PaymentList", paymentListTests}, {"Admission", admissionTests}, {"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Cancellation", cancelTests}, {"Faults", faultTests},
+		{"Submissions", submissionTests}, {"PaymentList", paymentListTests}, {"Admission", admissionTests},
+		{"Work", workTests}, {"Running", runningTests}, {"Schedules", scheduleTests}, {"Cancellation", cancelTests},
+		{"Faults", faultTests},
 	}
 	for _, subject := range subjects {
 		t.Run(subject.name, func(t *testing.T) {
@@ -124,10 +126,12 @@ func quoted(t testing.TB, owner boxoffice.Requester) order.Record {
 	inputHash, err := boxoffice.HashJSON([]byte(input))
 	fatal(t, err)
 	quote := boxoffice.Quote{
-		V: boxoffice.QuoteVersion, ID: id, Action: boxoffice.ActionScheduleCreate, PolicyVersion: "schedule-1", InputHash: inputHash,
+		V: boxoffice.QuoteVersion, ID: id, InputHash: inputHash,
+		Action: boxoffice.ActionScheduleCreate, PolicyVersion: "schedule-1",
 		IssuedAt: int64(now) / 1000, ExpiresAt: int64(now)/1000 + 600,
 		Payment: boxoffice.Payment{
-			Scheme: x402.SchemeExact, Network: x402.Network(chainID), Asset: token, Amount: amount(300), PayTo: payTo, Decimals: 18,
+			Scheme: x402.SchemeExact, Network: x402.Network(chainID),
+			Asset: token, Amount: amount(300), PayTo: payTo, Decimals: 18,
 		},
 		UnitAmount: pointer(amount(100)), Runs: 3, Payer: &wallet, Terms: boxoffice.AdmissionTerms,
 	}
@@ -193,7 +197,8 @@ func carrying(walletNonce uint64, intents ...payment.Intent) payment.Slot {
 func signed(n uint64) payment.Tx {
 	hash := digest(n)
 	return payment.Tx{
-		Hash: hash, Raw: append([]byte{2, 0, 0xff}, hash[:]...), GasLimit: 100_000 + n%7, FeeCap: amount(30_000_000_000 + n), TipCap: amount(n), SignedAt: now,
+		Hash: hash, Raw: append([]byte{2, 0, 0xff}, hash[:]...), GasLimit: 100_000 + n%7,
+		FeeCap: amount(30_000_000_000 + n), TipCap: amount(n), SignedAt: now,
 	}
 }
 
@@ -207,7 +212,9 @@ func settledBy(intent payment.Intent, evidence *payment.Evidence) payment.Decisi
 }
 
 func failed(intent payment.Intent, final bool) payment.Decision {
-	return payment.Decision{Intent: intent, Outcome: payment.OutcomeFailed, Reason: "permit2_simulation_failed", Final: final}
+	return payment.Decision{
+		Intent: intent, Outcome: payment.OutcomeFailed, Reason: "permit2_simulation_failed", Final: final,
+	}
 }
 
 // sent returns an intent as it is in an open slot.
@@ -248,12 +255,17 @@ func openSlot(ctx context.Context, store Store, slot payment.Slot) error {
 	return store.OpenSlot(ctx, slot, changes)
 }
 
+type decisions = []payment.Decision
+
 // settle saves decisions as a settler does.
-func settle(ctx context.Context, store Store, slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) error {
+func settle(
+	ctx context.Context, store Store, slotID *boxoffice.UUID, decisions decisions, at boxoffice.Timestamp,
+) error {
 	return order.Settlement{Store: store}.Record(ctx, slotID, decisions, at)
 }
 
-// admission returns what admitting an order changes, if it is paid.
+// admission returns what admitting the order changes, as if it were paid and not
+// admitted.
 func admission(t testing.TB, store Store, record order.Record, at boxoffice.Timestamp) order.Change {
 	t.Helper()
 	stored, err := store.Order(t.Context(), record.Requester, record.ID)
@@ -302,12 +314,15 @@ func begin(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64) (
 func pay(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64) (order.Record, payment.Intent) {
 	t.Helper()
 	record, intent := begin(t, store, owner, nonce)
-	fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(intent, transfer(nonce))}, now+minute))
+	fatal(t, settle(t.Context(), store, nil, decisions{settledBy(intent, transfer(nonce))}, now+minute))
 	return record, intent
 }
 
-// admit saves a new admitted order of the owner, and what open creates for it.
-func admit(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64, open func(work.Tx, work.Owner) (work.Opened, error)) order.Record {
+// admit saves a new admitted order of the owner, and the work that open creates for it.
+func admit(
+	t testing.TB, store Store, owner boxoffice.Requester, nonce uint64,
+	open func(work.Tx, work.Owner) (work.Opened, error),
+) order.Record {
 	t.Helper()
 	record, _ := pay(t, store, owner, nonce)
 	fatal(t, store.Admit(t.Context(), admission(t, store, record, now+2*minute), func(tx work.Tx) (work.Opened, error) {
@@ -316,15 +331,17 @@ func admit(t testing.TB, store Store, owner boxoffice.Requester, nonce uint64, o
 	return record
 }
 
-// Admit saves a new admitted order of some requester, and what open creates for
-// it. Each nonce can be used once with a store.
-func Admit(t testing.TB, store Store, nonce uint64, open func(work.Tx, work.Owner) (work.Opened, error)) boxoffice.Requester {
+// Admit saves a new admitted order, and the work that open creates for it. It returns
+// the requester. A nonce can be used once with each store.
+func Admit(
+	t testing.TB, store Store, nonce uint64, open func(work.Tx, work.Owner) (work.Opened, error),
+) boxoffice.Requester {
 	t.Helper()
 	admit(t, store, alice, nonce, open)
 	return alice
 }
 
-// status reads how an order and its last payment stand.
+// status reads the status of an order and its last payment.
 func status(t testing.TB, store Store, record order.Record) (boxoffice.State, *payment.Intent) {
 	t.Helper()
 	got, err := store.Order(t.Context(), record.Requester, record.ID)
@@ -339,8 +356,8 @@ func wantStatus(t testing.TB, store Store, record order.Record, want boxoffice.S
 	}
 }
 
-// race calls do from many goroutines at once and returns how many calls
-// succeeded. The others must fail with lost.
+// race calls do from many goroutines at once and returns how many calls succeeded.
+// The others must fail with the error lost.
 func race(t testing.TB, lost error, do func(ctx context.Context, i int) error) (won int) {
 	t.Helper()
 	errs := make([]error, racers)
@@ -379,7 +396,7 @@ func wantError(t testing.TB, err, want error) {
 	}
 }
 
-// same compares records by their values; Uint256 compares with ==.
+// same compares by value.
 func same(t testing.TB, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, comparing...); diff != "" {

@@ -76,7 +76,8 @@ var submissionTests = map[string]func(*testing.T, Store){
 		fatal(t, err)
 		same(t, last, &slot.Txs[0].Hash)
 		decision := settledBy(sent(submitted, slot), transfer(2))
-		fatal(t, settle(t.Context(), store, &slot.ID, []payment.Decision{settledBy(sent(ordered, slot), transfer(1)), decision}, now))
+		both := decisions{settledBy(sent(ordered, slot), transfer(1)), decision}
+		fatal(t, settle(t.Context(), store, &slot.ID, both, now))
 
 		got, err := store.Submitted(t.Context(), chainID, submitted.Permit)
 		fatal(t, err)
@@ -99,7 +100,7 @@ var submissionTests = map[string]func(*testing.T, Store){
 		fatal(t, err)
 		for _, final := range []bool{false, true} {
 			decision := failed(intent, final)
-			fatal(t, settle(t.Context(), store, nil, []payment.Decision{decision}, now))
+			fatal(t, settle(t.Context(), store, nil, decisions{decision}, now))
 			intent = after(decision)
 			want := []payment.Intent{intent}
 			if final {
@@ -116,7 +117,7 @@ var submissionTests = map[string]func(*testing.T, Store){
 		intent, err := store.Submit(t.Context(), submission(t, 1))
 		fatal(t, err)
 		evidence := &payment.Evidence{TxHash: digest(1), LogIndex: 1<<63 - 1, SettledAt: now}
-		fatal(t, settle(t.Context(), store, nil, []payment.Decision{settledBy(intent, evidence)}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{settledBy(intent, evidence)}, now))
 		got, err := store.Submitted(t.Context(), chainID, intent.Permit)
 		fatal(t, err)
 		same(t, got.Evidence, evidence)
