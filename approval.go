@@ -11,7 +11,7 @@ import (
 )
 
 // QuoteApproval is the typed data (EIP-712) with which a wallet approves one
-// quote and the very payment that it sends for it (docs/protocol.md §6.5). A payment
+// quote and exactly the payment that it sends for it (docs/protocol.md §6.5). A payment
 // without it is not accepted.
 type QuoteApproval struct {
 	ServiceName        string // the domain's name is this and " Paid Action"

@@ -19,7 +19,11 @@ func TestCapabilitiesRules(t *testing.T) {
 			}},
 			Payment: boxoffice.PaymentCapabilities{
 				X402Version: x402.Version, Scheme: x402.SchemeExact, AssetTransferMethod: x402.MethodPermit2, Network: "eip155:8453",
-				Asset: boxoffice.Asset{Address: someAsset, Symbol: "TKN", Decimals: 18}, PayTo: somePayTo, Permit2: x402.Permit2, Proxy: x402.ExactProxy,
+				Asset: boxoffice.Asset{
+					Address:  someAsset,
+					Symbol:   "TKN",
+					Decimals: 18,
+				}, PayTo: somePayTo, Permit2: x402.Permit2, Proxy: x402.ExactProxy,
 				MaxTimeoutSeconds: 300, ServiceName: "Boxoffice", QuoteApproval: boxoffice.NewQuoteApprovalTemplate("Boxoffice", 8453),
 			},
 		}
@@ -27,19 +31,35 @@ func TestCapabilitiesRules(t *testing.T) {
 	checkRules(t, valid, []breach[capabilities]{
 		{"no actions", func(c *capabilities) { c.Actions = nil }, "/actions"},
 		{"action", func(c *capabilities) { c.Actions[0].QuoteTTLSeconds = 0 }, "/actions/0/quoteTtlSeconds"},
-		{"action's scheme", func(c *capabilities) { c.Actions[0].Payment.Scheme = "exact" }, "/actions/0/payment/scheme"},
+		{
+			"action's scheme",
+			func(c *capabilities) { c.Actions[0].Payment.Scheme = "exact" },
+			"/actions/0/payment/scheme",
+		},
 		{"no launches", func(c *capabilities) { c.Launches = nil }, "ok"},
 		{"default chain", func(c *capabilities) { c.Launches.DefaultChainID = 3 }, "/launches/defaultChainId"},
 		{"a chain twice", func(c *capabilities) { c.Launches.Chains[1].ChainID = 2 }, "/launches/chains"},
 		{"x402Version", func(c *capabilities) { c.Payment.X402Version = 1 }, "/payment/x402Version"},
 		{"scheme", func(c *capabilities) { c.Payment.Scheme = "" }, "/payment/scheme"},
-		{"method", func(c *capabilities) { c.Payment.AssetTransferMethod = "eip3009" }, "/payment/assetTransferMethod"},
+		{
+			"method",
+			func(c *capabilities) { c.Payment.AssetTransferMethod = "eip3009" },
+			"/payment/assetTransferMethod",
+		},
 		{"network", func(c *capabilities) { c.Payment.Network = "base" }, "/payment/network"},
 		{"decimals", func(c *capabilities) { c.Payment.Asset.Decimals = 256 }, "/payment/asset/decimals"},
 		{"timeout", func(c *capabilities) { c.Payment.MaxTimeoutSeconds = 0 }, "/payment/maxTimeoutSeconds"},
 		{"service", func(c *capabilities) { c.Payment.ServiceName = "" }, "/payment/serviceName"},
-		{"another service's domain", func(c *capabilities) { c.Payment.ServiceName = "Other" }, "/payment/quoteApproval/domain"},
-		{"another chain's domain", func(c *capabilities) { c.Payment.Network = "eip155:1" }, "/payment/quoteApproval/domain"},
+		{
+			"another service's domain",
+			func(c *capabilities) { c.Payment.ServiceName = "Other" },
+			"/payment/quoteApproval/domain",
+		},
+		{
+			"another chain's domain",
+			func(c *capabilities) { c.Payment.Network = "eip155:1" },
+			"/payment/quoteApproval/domain",
+		},
 	})
 }
 

@@ -32,10 +32,10 @@ func (c *Challenge) Validate() error {
 	)
 }
 
-// Verify checks all that the challenge says of itself, as whoever signs it
-// must: its rules, the quote's hash, that the input is the one the quote
-// prices, and that an item of accepts asks for what the quote does. Whether
-// that is what was asked for is for the caller to compare.
+// Verify checks the challenge before it is signed: its rules, the quote's hash,
+// that the input is the one that the quote prices, and that an item of accepts
+// asks for the quote's payment. It does not compare the challenge with what the
+// caller asked for.
 func (c *Challenge) Verify() error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -60,7 +60,10 @@ func (c *Challenge) Accepted() (x402.Requirements, error) {
 			return item, nil
 		}
 	}
-	return x402.Requirements{}, &FieldError{Pointer: "/accepts", Message: "has no item for the payment of the quote by " + x402.MethodPermit2}
+	return x402.Requirements{}, &FieldError{
+		Pointer: "/accepts",
+		Message: "has no item for the payment of the quote by " + x402.MethodPermit2,
+	}
 }
 
 // validateAccepts checks the items against the second table of docs/protocol.md §2.7.
@@ -78,7 +81,7 @@ func (c *Challenge) validateAccepts() error {
 }
 
 // Submission is the body of a submit that pays (docs/protocol.md §4.4). The type of its
-// member is the whole rule.
+// member has all its rules.
 type Submission struct {
 	QuoteSignature Signature `json:"quoteSignature"`
 }
@@ -100,5 +103,7 @@ func (s *Signature) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return errors.New("must be 0x and 130 hex characters: 65 bytes, from a contract wallet too, which has to be deployed")
+	return errors.New(
+		"must be 0x and 130 hex characters: 65 bytes, from a contract wallet too, which has to be deployed",
+	)
 }

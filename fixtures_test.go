@@ -102,16 +102,24 @@ func settledPayment() *boxoffice.PaymentStatus {
 func admittedStatus() boxoffice.Status {
 	return boxoffice.Status{
 		Status: boxoffice.Admitted, Order: paidOrder(), Payment: settledPayment(),
-		Admission: &boxoffice.Admission{Status: boxoffice.Admitted, AdmittedAt: someTime + 2001, Result: boxoffice.Result{
-			Kind: "job", ID: otherID, URL: "https://boxoffice.example/jobs/" + string(otherID),
-		}},
+		Admission: &boxoffice.Admission{
+			Status:     boxoffice.Admitted,
+			AdmittedAt: someTime + 2001,
+			Result: boxoffice.Result{
+				Kind: "job", ID: otherID, URL: "https://boxoffice.example/jobs/" + string(otherID),
+			},
+		},
 	}
 }
 
 func someChallenge() *boxoffice.Challenge {
 	return &boxoffice.Challenge{
 		X402Version: 2,
-		Resource:    x402.Resource{URL: submitURL, Description: "Admission of job.open", MimeType: "application/json"},
+		Resource: x402.Resource{
+			URL:         submitURL,
+			Description: "Admission of job.open",
+			MimeType:    "application/json",
+		},
 		Accepts: []x402.Requirements{{
 			Scheme: "exact", Network: "eip155:8453", Asset: someAsset, Amount: amountOf("1000000000000000000"), PayTo: somePayTo,
 			MaxTimeoutSeconds: 300, Extra: &x402.Extra{AssetTransferMethod: "permit2", Name: "Token", Version: "1"},

@@ -19,7 +19,9 @@ import (
 
 // TestHashVectors compares with hashes that were computed elsewhere.
 func TestHashVectors(t *testing.T) {
-	input, err := boxoffice.HashJSON([]byte(" {\"template\" : \"research\", \"objective\":\"W\\u00e4gen \\u0026 pr\\u00fcfen \\u003c1 €>\"}\n"))
+	input, err := boxoffice.HashJSON(
+		[]byte(" {\"template\" : \"research\", \"objective\":\"W\\u00e4gen \\u0026 pr\\u00fcfen \\u003c1 €>\"}\n"),
+	)
 	if err != nil || input.String() != someInputHash {
 		t.Errorf("the hash of the input is %s, %v, want %s", input, err, someInputHash)
 	}
@@ -63,9 +65,12 @@ func anyQuote(t *rapid.T) boxoffice.Quote {
 	})
 	moment := rapid.Int64Range(0, boxoffice.MaxSafeInteger)
 	quote := boxoffice.Quote{
-		V:             boxoffice.QuoteVersion,
-		ID:            boxoffice.UUID(rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`).Draw(t, "id")),
-		Action:        rapid.SampledFrom(boxoffice.Actions).Draw(t, "action"),
+		V: boxoffice.QuoteVersion,
+		ID: boxoffice.UUID(
+			rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`).
+				Draw(t, "id"),
+		),
+		Action:        rapid.SampledFrom(boxoffice.Actions()).Draw(t, "action"),
 		PolicyVersion: rapid.StringN(1, 64, -1).Draw(t, "policyVersion"),
 		InputHash:     boxoffice.Hash(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "inputHash")),
 		IssuedAt:      moment.Draw(t, "issuedAt"),

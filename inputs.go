@@ -82,7 +82,12 @@ func NewScheduleCreate(run Input, intervalMinutes, runs int64) (ScheduleCreate, 
 	if err != nil {
 		return ScheduleCreate{}, fmt.Errorf("input of the runs: %w", err)
 	}
-	return ScheduleCreate{Action: run.ActionName(), Input: document, IntervalMinutes: intervalMinutes, Runs: runs}, nil
+	return ScheduleCreate{
+		Action:          run.ActionName(),
+		Input:           document,
+		IntervalMinutes: intervalMinutes,
+		Runs:            runs,
+	}, nil
 }
 
 // ScheduleTopUp is the input of schedule.topup.

@@ -23,8 +23,8 @@ const (
 	Admitted         State = "admitted"
 )
 
-// Pending reports whether time alone may still change s: whoever waits for an
-// order polls while it is pending.
+// Pending reports whether s can change without another request. A client polls
+// an order while it is pending.
 func (s State) Pending() bool { return s == PaymentPending || s == AdmissionPending }
 
 // QuoteRequest asks for a priced quote (docs/protocol.md §4.3).
@@ -34,11 +34,11 @@ type QuoteRequest struct {
 	RequestKey UUID            `json:"requestKey"`
 }
 
-// Validate checks the request against docs/protocol.md §4.3. What the action makes of
-// the input is not its concern.
+// Validate checks the request against docs/protocol.md §4.3. It does not check the
+// input of the action.
 func (r QuoteRequest) Validate() error {
 	return cmp.Or(
-		oneOf("/action", r.Action, Actions...),
+		oneOf("/action", r.Action, Actions()...),
 		rule(json.Valid(r.Input), "/input", "is required"),
 		member("/requestKey", r.RequestKey),
 	)
@@ -107,15 +107,19 @@ type Status struct {
 	Admission *Admission     `json:"admission"`
 }
 
-// Validate checks the status against docs/protocol.md §2.6, and that its parts tell one
-// story: an order is paid exactly if its payment settled, and admitted exactly
+// Validate checks the status against docs/protocol.md §2.6, and that its parts
+// agree: an order is paid exactly if its payment settled, and admitted exactly
 // if it has an admission.
 func (s Status) Validate() error {
 	return cmp.Or(
 		oneOf("/status", s.Status, Quoted, Expired, PaymentPending, PaymentFailed, AdmissionPending, Admitted),
 		member("/order", s.Order),
-		rule(s.Order.Status == s.Status || s.Order.Status == Paid && (s.Status == AdmissionPending || s.Status == Admitted),
-			"/order/status", "must agree with the status"),
+		rule(
+			s.Order.Status == s.Status ||
+				s.Order.Status == Paid && (s.Status == AdmissionPending || s.Status == Admitted),
+			"/order/status",
+			"must agree with the status",
+		),
 		s.validatePayment(),
 		s.validateAdmission(),
 	)
@@ -135,7 +139,11 @@ func (s Status) validatePayment() error {
 		rule(paid.Status == expected, "/payment/status", "must agree with the status"),
 		rule(paid.Network == quoted.Network && paid.Asset == quoted.Asset && paid.Amount == quoted.Amount &&
 			paid.PayTo == quoted.PayTo, "/payment", "must be on the terms of the quote"),
-		rule(s.Order.Quote.Payer == nil || paid.Payer == *s.Order.Quote.Payer, "/payment/payer", "must be the payer of the quote"),
+		rule(
+			s.Order.Quote.Payer == nil || paid.Payer == *s.Order.Quote.Payer,
+			"/payment/payer",
+			"must be the payer of the quote",
+		),
 	)
 }
 
@@ -182,7 +190,11 @@ func (p *PaymentStatus) Validate() error {
 		rule(p.Paid == settled, "/paid", "must be true exactly if the payment settled"),
 		rule(p.TransactionHash != nil || !settled, "/transactionHash", "is required of a settled payment"),
 		network("/network", p.Network),
-		rule(p.Reason == "" || p.Status == PaymentStatusFailed, "/reason", "must be absent unless the payment failed"),
+		rule(
+			p.Reason == "" || p.Status == PaymentStatusFailed,
+			"/reason",
+			"must be absent unless the payment failed",
+		),
 		member("/submittedAt", p.SubmittedAt),
 		moment("/settledAt", p.SettledAt),
 		rule((p.SettledAt != nil) == settled, "/settledAt", "must be null unless the payment settled"),

@@ -97,10 +97,18 @@ func TestStatusRules(t *testing.T) {
 		{"none", at("", boxoffice.Quoted, ""), "/status"},
 		{"quoted but its order expired", at(boxoffice.Quoted, boxoffice.Expired, ""), "/order/status"},
 		{"quoted but its order paid", at(boxoffice.Quoted, boxoffice.Paid, ""), "/order/status"},
-		{"admission_pending but its order quoted", at(boxoffice.AdmissionPending, boxoffice.Quoted, "settled"), "/order/status"},
+		{
+			"admission_pending but its order quoted",
+			at(boxoffice.AdmissionPending, boxoffice.Quoted, "settled"),
+			"/order/status",
+		},
 		{"quoted with a payment", at(boxoffice.Quoted, boxoffice.Quoted, "pending"), "/payment/status"},
 		{"payment_pending without a payment", at(boxoffice.PaymentPending, boxoffice.PaymentPending, ""), "/payment"},
-		{"payment_pending with a failed one", at(boxoffice.PaymentPending, boxoffice.PaymentPending, "failed"), "/payment/status"},
+		{
+			"payment_pending with a failed one",
+			at(boxoffice.PaymentPending, boxoffice.PaymentPending, "failed"),
+			"/payment/status",
+		},
 		{"paid with a pending one", at(boxoffice.AdmissionPending, boxoffice.Paid, "pending"), "/payment/status"},
 		{"admitted without an admission", func(s *status) { s.Admission = nil }, "/admission"},
 		{"an admission while pending", func(s *status) { s.Status = boxoffice.AdmissionPending }, "/admission"},
@@ -108,9 +116,21 @@ func TestStatusRules(t *testing.T) {
 
 		{"payment status", with(func(p *boxoffice.PaymentStatus) { p.Status = "paid" }), "/payment/status"},
 		{"settled and not paid", with(func(p *boxoffice.PaymentStatus) { p.Paid = false }), "/payment/paid"},
-		{"settled without a transaction", with(func(p *boxoffice.PaymentStatus) { p.TransactionHash = nil }), "/payment/transactionHash"},
-		{"settled without a time", with(func(p *boxoffice.PaymentStatus) { p.SettledAt = nil }), "/payment/settledAt"},
-		{"settled with a reason to fail", with(func(p *boxoffice.PaymentStatus) { p.Reason = "x" }), "/payment/reason"},
+		{
+			"settled without a transaction",
+			with(func(p *boxoffice.PaymentStatus) { p.TransactionHash = nil }),
+			"/payment/transactionHash",
+		},
+		{
+			"settled without a time",
+			with(func(p *boxoffice.PaymentStatus) { p.SettledAt = nil }),
+			"/payment/settledAt",
+		},
+		{
+			"settled with a reason to fail",
+			with(func(p *boxoffice.PaymentStatus) { p.Reason = "x" }),
+			"/payment/reason",
+		},
 		{"on no network", with(func(p *boxoffice.PaymentStatus) { p.Network = "" }), "/payment/network"},
 		{"on another network", with(func(p *boxoffice.PaymentStatus) { p.Network = "eip155:1" }), "/payment"},
 		{"of another asset", with(func(p *boxoffice.PaymentStatus) { p.Asset = common.Address{} }), "/payment"},
@@ -119,7 +139,11 @@ func TestStatusRules(t *testing.T) {
 		{"by another than the quote's payer", func(s *status) { s.Order.Quote.Payer = &somePayTo }, "/payment/payer"},
 		{"by the quote's payer", func(s *status) { s.Order.Quote.Payer = &somePayer }, "ok"},
 
-		{"admission status", func(s *status) { s.Admission.Status = boxoffice.AdmissionPending }, "/admission/status"},
+		{
+			"admission status",
+			func(s *status) { s.Admission.Status = boxoffice.AdmissionPending },
+			"/admission/status",
+		},
 		{"admission time", func(s *status) { s.Admission.AdmittedAt = -1 << 60 }, "/admission/admittedAt"},
 		{"result kind", func(s *status) { s.Admission.Result.Kind = "launch" }, "/admission/result/kind"},
 		{"result id", func(s *status) { s.Admission.Result.ID = "" }, "/admission/result/id"},
@@ -136,8 +160,16 @@ func TestStatusRules(t *testing.T) {
 // orders in it those of §2.5, null where there is nothing.
 func TestStatusOnTheWire(t *testing.T) {
 	status := boxoffice.Status{Status: boxoffice.Quoted, Order: someOrder()}
-	want := `{"status":"quoted","order":{"id":"` + string(someID) + `","requestKey":"` + string(otherID) + `","status":"quoted",` +
-		`"quote":` + string(marshal(t, someQuote())) + `,"inputJson":` + string(marshal(t, someInput)) +
+	want := `{"status":"quoted","order":{"id":"` + string(
+		someID,
+	) + `","requestKey":"` + string(
+		otherID,
+	) + `","status":"quoted",` +
+		`"quote":` + string(
+		marshal(t, someQuote()),
+	) + `,"inputJson":` + string(
+		marshal(t, someInput),
+	) +
 		`,"createdAt":"2026-11-20T10:00:00.000Z","paidAt":null},"payment":null,"admission":null}`
 	if diff := cmp.Diff(want, string(marshal(t, status))); diff != "" {
 		t.Error(diff)

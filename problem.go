@@ -47,44 +47,51 @@ type CodeInfo struct {
 	Retry  Retry
 }
 
-// Codes is the table of errors, in the order of their statuses.
-var Codes = []CodeInfo{
-	{InvalidRequest, http.StatusBadRequest,
-		"The request does not have the documented form; problems names the places.", RetryNever},
-	{InvalidPaymentShape, http.StatusBadRequest,
-		"PAYMENT-SIGNATURE is not an x402 version 2 payload in its strict form; detail names the field.", RetryNever},
-	{RequestTokenRequired, http.StatusUnauthorized,
-		"The route needs a request token: Authorization: Bearer and 64 hex characters.", RetryNever},
-	{InvalidRequestToken, http.StatusUnauthorized,
-		"The Authorization header is not Bearer and a token of 64 hex characters.", RetryNever},
-	{PaymentRejected, http.StatusPaymentRequired,
-		"The payment or the quote approval was checked and rejected; reason says why. Nothing was charged.", RetryNever},
-	{OriginNotAllowed, http.StatusForbidden,
-		"The Origin header of a browser differs from the origin of the service.", RetryNever},
-	{NotFound, http.StatusNotFound, "There is nothing at this address, or it belongs to another token.", RetryNever},
-	{OrderNotFound, http.StatusNotFound, "There is no such order, or it belongs to another token.", RetryNever},
-	{MethodNotAllowed, http.StatusMethodNotAllowed,
-		"The address does not take this method; Allow lists those it takes.", RetryNever},
-	{RequestKeyConflict, http.StatusConflict,
-		"The requestKey belongs to an order with another action or input.", RetryNewKey},
-	{PaymentConflict, http.StatusConflict,
-		"The order has another payment, or the permit pays for another order; read the order first.", RetryLater},
-	{QuoteExpired, http.StatusGone,
-		"The quote expired before it was paid; ask for a new one before signing.", RetryNewKey},
-	{BodyTooLarge, http.StatusRequestEntityTooLarge, "The body has more than 16 KiB.", RetryNever},
-	{ActionRefused, http.StatusUnprocessableEntity,
-		"The action does not take this input. Nothing was charged.", RetryNever},
-	{RateLimited, http.StatusTooManyRequests,
-		"Too many requests; Retry-After says how many seconds to wait.", RetryLater},
-	{Internal, http.StatusInternalServerError, "The service has a bug; what was saved is kept.", RetryLater},
-	{TemporarilyUnavailable, http.StatusServiceUnavailable,
-		"A part of the service does not answer; what was saved is kept.", RetryLater},
+// Codes returns the table of errors, in the order of their statuses.
+func Codes() []CodeInfo {
+	return []CodeInfo{
+		{InvalidRequest, http.StatusBadRequest,
+			"The request does not have the documented form; problems names the places.", RetryNever},
+		{InvalidPaymentShape, http.StatusBadRequest,
+			"PAYMENT-SIGNATURE is not an x402 version 2 payload in its strict form; detail names the field.", RetryNever},
+		{RequestTokenRequired, http.StatusUnauthorized,
+			"The route needs a request token: Authorization: Bearer and 64 hex characters.", RetryNever},
+		{InvalidRequestToken, http.StatusUnauthorized,
+			"The Authorization header is not Bearer and a token of 64 hex characters.", RetryNever},
+		{PaymentRejected, http.StatusPaymentRequired,
+			"The payment or the quote approval was checked and rejected; reason says why. Nothing was charged.", RetryNever},
+		{OriginNotAllowed, http.StatusForbidden,
+			"The Origin header of a browser differs from the origin of the service.", RetryNever},
+		{
+			NotFound,
+			http.StatusNotFound,
+			"There is nothing at this address, or it belongs to another token.",
+			RetryNever,
+		},
+		{OrderNotFound, http.StatusNotFound, "There is no such order, or it belongs to another token.", RetryNever},
+		{MethodNotAllowed, http.StatusMethodNotAllowed,
+			"The address does not take this method; Allow lists those it takes.", RetryNever},
+		{RequestKeyConflict, http.StatusConflict,
+			"The requestKey belongs to an order with another action or input.", RetryNewKey},
+		{PaymentConflict, http.StatusConflict,
+			"The order has another payment, or the permit pays for another order; read the order first.", RetryLater},
+		{QuoteExpired, http.StatusGone,
+			"The quote expired before it was paid; ask for a new one before signing.", RetryNewKey},
+		{BodyTooLarge, http.StatusRequestEntityTooLarge, "The body has more than 16 KiB.", RetryNever},
+		{ActionRefused, http.StatusUnprocessableEntity,
+			"The action does not take this input. Nothing was charged.", RetryNever},
+		{RateLimited, http.StatusTooManyRequests,
+			"Too many requests; Retry-After says how many seconds to wait.", RetryLater},
+		{Internal, http.StatusInternalServerError, "The service has a bug; what was saved is kept.", RetryLater},
+		{TemporarilyUnavailable, http.StatusServiceUnavailable,
+			"A part of the service does not answer; what was saved is kept.", RetryLater},
+	}
 }
 
 // Info returns the row of c, or that of Internal if c is not in the table.
 func (c Code) Info() CodeInfo {
 	internal := CodeInfo{}
-	for _, info := range Codes {
+	for _, info := range Codes() {
 		switch info.Code {
 		case c:
 			return info
@@ -99,7 +106,7 @@ func (c Code) Info() CodeInfo {
 // in the order of the table; none if no error has that status.
 func CodesOf(status int) []CodeInfo {
 	var rows []CodeInfo
-	for _, info := range Codes {
+	for _, info := range Codes() {
 		if info.Status == status {
 			rows = append(rows, info)
 		}

@@ -20,19 +20,19 @@ import (
 // without a row nor a row without a constant, and the same for reasons.
 func TestEveryCodeIsInTheTable(t *testing.T) {
 	var codes, reasons, refusals []string
-	for _, info := range boxoffice.Codes {
+	for _, info := range boxoffice.Codes() {
 		codes = append(codes, string(info.Code))
 		if info.Title == "" || info.Retry == "" || http.StatusText(info.Status) == "" {
 			t.Errorf("the row of %s is not complete: %+v", info.Code, info)
 		}
 	}
-	for _, info := range boxoffice.Reasons {
+	for _, info := range boxoffice.Reasons() {
 		reasons = append(reasons, string(info.Reason))
 		if info.Meaning == "" || info.Remedy == "" {
 			t.Errorf("the row of %s is not complete: %+v", info.Reason, info)
 		}
 	}
-	for _, info := range boxoffice.Refusals {
+	for _, info := range boxoffice.Refusals() {
 		refusals = append(refusals, string(info.Reason))
 		if info.Meaning == "" {
 			t.Errorf("the row of %s is not complete", info.Reason)
@@ -50,7 +50,12 @@ func TestEveryCodeIsInTheTable(t *testing.T) {
 		slices.Sort(declared)
 		slices.Sort(table.rows)
 		if diff := cmp.Diff(declared, table.rows); diff != "" {
-			t.Errorf("constants of type %s in %s and their table (-constants +table):\n%s", table.constType, table.file, diff)
+			t.Errorf(
+				"constants of type %s in %s and their table (-constants +table):\n%s",
+				table.constType,
+				table.file,
+				diff,
+			)
 		}
 	}
 }
@@ -80,7 +85,7 @@ func constantsOf(t *testing.T, file, typeName string) (values []string) {
 }
 
 func TestCodesAndStatuses(t *testing.T) {
-	for _, info := range boxoffice.Codes {
+	for _, info := range boxoffice.Codes() {
 		if got := info.Code.Info(); got != info {
 			t.Errorf("%s.Info() = %+v, want %+v", info.Code, got, info)
 		}
@@ -100,7 +105,7 @@ func TestCodesAndStatuses(t *testing.T) {
 	if rows := boxoffice.CodesOf(http.StatusOK); rows != nil {
 		t.Errorf("CodesOf(200) = %v", rows)
 	}
-	if !slices.IsSortedFunc(boxoffice.Codes, func(a, b boxoffice.CodeInfo) int { return a.Status - b.Status }) {
+	if !slices.IsSortedFunc(boxoffice.Codes(), func(a, b boxoffice.CodeInfo) int { return a.Status - b.Status }) {
 		t.Error("the table is not in the order of its statuses")
 	}
 }

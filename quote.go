@@ -22,10 +22,12 @@ const (
 	ActionScheduleTopUp  = "schedule.topup"
 )
 
-// Actions lists the paid actions in the order of docs/protocol.md §1.3.
-var Actions = []string{
-	ActionJobOpen, ActionJobContinue, ActionLaunchOpen, ActionOracleRequest,
-	ActionWorkflowOpen, ActionScheduleCreate, ActionScheduleTopUp,
+// Actions returns the paid actions in the order of docs/protocol.md §1.3.
+func Actions() []string {
+	return []string{
+		ActionJobOpen, ActionJobContinue, ActionLaunchOpen, ActionOracleRequest,
+		ActionWorkflowOpen, ActionScheduleCreate, ActionScheduleTopUp,
+	}
 }
 
 // QuoteVersion is the constant v of a quote.

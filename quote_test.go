@@ -100,8 +100,16 @@ func paymentEdits(prefix string) []edit {
 		{"asset", "null", "/asset"},
 		{"asset", "-", "/asset"},
 		{"amount", `"` + maxUint256 + `"`, "ok"},
-		{"amount", `"115792089237316195423570985008687907853269984665640564039457584007913129639936"`, "/amount"}, // 2^256
-		{"amount", `"` + strings.Repeat("9", 78) + `"`, "/amount"},                                                // allowed by the pattern, moved by no token
+		{
+			"amount",
+			`"115792089237316195423570985008687907853269984665640564039457584007913129639936"`,
+			"/amount",
+		}, // 2^256
+		{
+			"amount",
+			`"` + strings.Repeat("9", 78) + `"`,
+			"/amount",
+		}, // allowed by the pattern, moved by no token
 		{"amount", `"1` + strings.Repeat("0", 78) + `"`, "/amount"},
 		{"amount", `"0"`, "ok"},
 		{"amount", `"00"`, "/amount"},
@@ -308,7 +316,11 @@ func TestRunsRules(t *testing.T) {
 		{"payment.amount", `"1000000000000000001"`, "/payment/amount"},
 	})
 	largest := runsQuote()
-	largest.Runs, largest.UnitAmount, largest.Payment.Amount = boxoffice.MaxSafeInteger, some(amountOf("1")), amountOf(largestInteger)
+	largest.Runs, largest.UnitAmount, largest.Payment.Amount = boxoffice.MaxSafeInteger, some(
+		amountOf("1"),
+	), amountOf(
+		largestInteger,
+	)
 	wantField(t, largest.Validate(), "ok")
 }
 

@@ -117,7 +117,7 @@ func (t Timestamp) Validate() error {
 
 // decode reads a closed resource that its requester signs or hashes, so it
 // accepts only what encodes to the same canonical JSON again: addresses and
-// UUIDs in lowercase, and optional members that are either absent or meant.
+// UUIDs in lowercase, and optional members that are absent or not empty.
 func decode(data []byte, into any) error {
 	if err := strictjson.Decode(data, into, asWritten); err != nil {
 		return err

@@ -57,7 +57,7 @@ func (t Token) Requester() Requester {
 	return sha256.Sum256(append([]byte("boxoffice-requester-v1\x00"), t[:]...))
 }
 
-// Requester identifies whoever holds a token, without revealing it.
+// Requester identifies the holder of a token without revealing the token.
 type Requester [sha256.Size]byte
 
 func (r Requester) String() string { return hex.EncodeToString(r[:]) }

@@ -115,7 +115,20 @@ func TestTokenIsRedacted(t *testing.T) {
 	}
 	// The secret in the forms in which bytes are printed: hex, decimal, octal,
 	// binary, Go syntax, and the text of either.
-	secrets := []string{"1c1d1e", "1c 1d 1e", "28 29 30", "28, 29", "28,29,30", "34 35 36", "11100 11101", "0x1c, 0x1d", "0x1c 0x1d", "0x1c1d", "U+001C", "AAECAwQ"}
+	secrets := []string{
+		"1c1d1e",
+		"1c 1d 1e",
+		"28 29 30",
+		"28, 29",
+		"28,29,30",
+		"34 35 36",
+		"11100 11101",
+		"0x1c, 0x1d",
+		"0x1c 0x1d",
+		"0x1c1d",
+		"U+001C",
+		"AAECAwQ",
+	}
 	for how, text := range printed {
 		for _, secret := range secrets {
 			if strings.Contains(strings.ToLower(text), strings.ToLower(secret)) {

@@ -40,12 +40,15 @@ func zeros(n int) string { return fmt.Sprintf("%0*d", n, 0) }
 
 func TestUnitsComeBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		amount, err := x402.Uint256FromBig(new(big.Int).SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "amount")))
+		amount, err := x402.Uint256FromBig(
+			new(big.Int).SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "amount")),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		decimals := rapid.IntRange(0, 255).Draw(t, "decimals")
-		if got, err := boxoffice.ParseUnits(boxoffice.FormatUnits(amount, decimals), decimals); err != nil || got != amount {
+		if got, err := boxoffice.ParseUnits(boxoffice.FormatUnits(amount, decimals), decimals); err != nil ||
+			got != amount {
 			t.Errorf("%v with %d decimals came back as %v, %v", amount, decimals, got, err)
 		}
 	})

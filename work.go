@@ -71,7 +71,7 @@ func (s NodeState) Validate() error {
 	return oneOf("", s, NodeWaiting, NodeQueued, NodeRunning, NodeBlocked, NodeDone, NodeFailed)
 }
 
-// Node is how far a step of a job is.
+// Node is a step of a job.
 type Node struct {
 	ID        string     `json:"id"`
 	State     NodeState  `json:"state"`
@@ -111,7 +111,11 @@ func (j Job) Validate() error {
 		member("/state", j.State),
 		rule(j.Template != "", "/template", "is required"),
 		rule(j.Objective != "", "/objective", "is required"),
-		rule((j.BlockedReason != nil) == (j.State == JobBlocked), "/blockedReason", "must be null unless the job is blocked"),
+		rule(
+			(j.BlockedReason != nil) == (j.State == JobBlocked),
+			"/blockedReason",
+			"must be null unless the job is blocked",
+		),
 		member("/createdAt", j.CreatedAt),
 		member("/updatedAt", j.UpdatedAt),
 	)
@@ -119,7 +123,14 @@ func (j Job) Validate() error {
 		err = items("/nodes", j.Nodes)
 	}
 	if err == nil && j.LaunchKind != nil {
-		err = oneOf("/launchKind", *j.LaunchKind, LaunchCustomToken, LaunchUniv4Hook, LaunchEVMContracts, LaunchEVMProject)
+		err = oneOf(
+			"/launchKind",
+			*j.LaunchKind,
+			LaunchCustomToken,
+			LaunchUniv4Hook,
+			LaunchEVMContracts,
+			LaunchEVMProject,
+		)
 	}
 	if err == nil && j.Delivery != nil {
 		err = member("/delivery", j.Delivery)
@@ -224,17 +235,17 @@ type Oracle struct {
 	Options   []string `json:"options,omitempty"`
 	Context   string   `json:"context,omitempty"`
 
-	BlockedReason *string  `json:"blockedReason"`     // null unless it is blocked: the panel was not reached
-	Answer        *Verdict `json:"answer"`            // null until the whole panel answered
-	Tally         []Votes  `json:"tally,omitempty"`   // of the answers so far, most votes first
-	Members       []Member `json:"members,omitempty"` // of the panel, replacements included
+	BlockedReason *string      `json:"blockedReason"`     // null unless it is blocked: the panel was not reached
+	Answer        *PanelAnswer `json:"answer"`            // null until the whole panel answered
+	Tally         []Votes      `json:"tally,omitempty"`   // of the answers so far, most votes first
+	Members       []Member     `json:"members,omitempty"` // of the panel, replacements included
 
 	CreatedAt Timestamp `json:"createdAt"`
 	UpdatedAt Timestamp `json:"updatedAt"`
 }
 
-// Verdict is what a panel answered: the choice with the most votes.
-type Verdict struct {
+// PanelAnswer is what a panel answered: the choice with the most votes.
+type PanelAnswer struct {
 	Choice string `json:"choice"`
 	Votes  int    `json:"votes"`
 	Of     int    `json:"of"` // the size of the panel; the share is votes of this
@@ -269,7 +280,11 @@ func (m Member) Validate() error {
 // Validate checks the oracle.
 func (o Oracle) Validate() error {
 	return cmp.Or(
-		rule((o.BlockedReason != nil) == (o.State == JobBlocked), "/blockedReason", "must be null unless the oracle is blocked"),
+		rule(
+			(o.BlockedReason != nil) == (o.State == JobBlocked),
+			"/blockedReason",
+			"must be null unless the oracle is blocked",
+		),
 		rule((o.Answer != nil) == (o.State == JobCompleted), "/answer", "must be null until the oracle is completed"),
 		items("/members", o.Members),
 		member("/id", o.ID),
@@ -361,14 +376,14 @@ type Schedule struct {
 	RunsBought      int64           `json:"runsBought"`
 	RunsLeft        int64           `json:"runsLeft"`
 	NextRunAt       *Timestamp      `json:"nextRunAt"`          // null unless active
-	Missed          string          `json:"missed,omitempty"`   // what becomes of runs that fell due while nothing ran: skip, the default, or catch_up
+	Missed          string          `json:"missed,omitempty"`   // of runs that fell due while no worker ran: MissedSkip, the default, or MissedCatchUp
 	LastRuns        []ScheduledRun  `json:"lastRuns,omitempty"` // newest first
 	CreatedAt       Timestamp       `json:"createdAt"`
 	UpdatedAt       Timestamp       `json:"updatedAt"`
 }
 
-// What becomes of runs that fell due while the service was away. Skipped runs
-// stay bought: they happen later.
+// What happens to runs that fell due while no worker ran. Skipped runs are not
+// lost: they happen later.
 const (
 	MissedSkip    = "skip"
 	MissedCatchUp = "catch_up"
@@ -405,7 +420,11 @@ func (s Schedule) Validate() error {
 		integer("/runsBought", s.RunsBought, 1, MaxSafeInteger),
 		integer("/runsLeft", s.RunsLeft, 0, s.RunsBought),
 		moment("/nextRunAt", s.NextRunAt),
-		rule((s.NextRunAt != nil) == (s.State == ScheduleActive), "/nextRunAt", "must be null exactly if the schedule is not active"),
+		rule(
+			(s.NextRunAt != nil) == (s.State == ScheduleActive),
+			"/nextRunAt",
+			"must be null exactly if the schedule is not active",
+		),
 		oneOf("/missed", s.Missed, "", MissedSkip, MissedCatchUp),
 		items("/lastRuns", s.LastRuns),
 		member("/createdAt", s.CreatedAt),

@@ -19,7 +19,11 @@ func TestJobRules(t *testing.T) {
 		{"running", func(j *job) { j.State = boxoffice.JobRunning }, "ok"},
 		{"failed", func(j *job) { j.State = "failed" }, "/state"},
 		{"blocked without a reason", func(j *job) { j.State = boxoffice.JobBlocked }, "/blockedReason"},
-		{"blocked", func(j *job) { j.State, j.BlockedReason = boxoffice.JobBlocked, some("node 2 needs input") }, "ok"},
+		{
+			"blocked",
+			func(j *job) { j.State, j.BlockedReason = boxoffice.JobBlocked, some("node 2 needs input") },
+			"ok",
+		},
 		{"a reason without being blocked", func(j *job) { j.BlockedReason = some("x") }, "/blockedReason"},
 		{"no template", func(j *job) { j.Template = "" }, "/template"},
 		{"no objective", func(j *job) { j.Objective = "" }, "/objective"},
@@ -28,22 +32,62 @@ func TestJobRules(t *testing.T) {
 		{"createdAt", func(j *job) { j.CreatedAt = 1 << 62 }, "/createdAt"},
 		{"updatedAt", func(j *job) { j.UpdatedAt = 1 << 62 }, "/updatedAt"},
 		{"no delivery", func(j *job) { j.Delivery = nil }, "ok"},
-		{"completed with a failed delivery", func(j *job) { j.Delivery = &boxoffice.Delivery{Failure: "exit status 1"} }, "ok"},
+		{
+			"completed with a failed delivery",
+			func(j *job) { j.Delivery = &boxoffice.Delivery{Failure: "exit status 1"} },
+			"ok",
+		},
 		{"an empty delivery", func(j *job) { j.Delivery = &boxoffice.Delivery{} }, "/delivery/repoUrl"},
-		{"a mixed delivery", delivered(func(d *boxoffice.Delivery) { d.Failure = "exit status 1" }), "/delivery/failure"},
+		{
+			"a mixed delivery",
+			delivered(func(d *boxoffice.Delivery) { d.Failure = "exit status 1" }),
+			"/delivery/failure",
+		},
 		{"repoUrl", delivered(func(d *boxoffice.Delivery) { d.RepoURL = "git/1.git" }), "/delivery/repoUrl"},
-		{"pullRequestUrl", delivered(func(d *boxoffice.Delivery) { d.PullRequestURL = some("") }), "/delivery/pullRequestUrl"},
-		{"a pull request", delivered(func(d *boxoffice.Delivery) { d.PullRequestURL = some("https://forge.example/1") }), "ok"},
-		{"short commit", delivered(func(d *boxoffice.Delivery) { d.Commit = strings.Repeat("a", 39) }), "/delivery/commit"},
-		{"long commit", delivered(func(d *boxoffice.Delivery) { d.Commit = strings.Repeat("a", 41) }), "/delivery/commit"},
-		{"commit not hex", delivered(func(d *boxoffice.Delivery) { d.Commit = strings.Repeat("g", 40) }), "/delivery/commit"},
+		{
+			"pullRequestUrl",
+			delivered(func(d *boxoffice.Delivery) { d.PullRequestURL = some("") }),
+			"/delivery/pullRequestUrl",
+		},
+		{
+			"a pull request",
+			delivered(func(d *boxoffice.Delivery) { d.PullRequestURL = some("https://forge.example/1") }),
+			"ok",
+		},
+		{
+			"short commit",
+			delivered(func(d *boxoffice.Delivery) { d.Commit = strings.Repeat("a", 39) }),
+			"/delivery/commit",
+		},
+		{
+			"long commit",
+			delivered(func(d *boxoffice.Delivery) { d.Commit = strings.Repeat("a", 41) }),
+			"/delivery/commit",
+		},
+		{
+			"commit not hex",
+			delivered(func(d *boxoffice.Delivery) { d.Commit = strings.Repeat("g", 40) }),
+			"/delivery/commit",
+		},
 		{"no deliveredAt", delivered(func(d *boxoffice.Delivery) { d.DeliveredAt = nil }), "/delivery/deliveredAt"},
-		{"deliveredAt", delivered(func(d *boxoffice.Delivery) { d.DeliveredAt = some(boxoffice.Timestamp(1 << 62)) }), "/delivery/deliveredAt"},
+		{
+			"deliveredAt",
+			delivered(func(d *boxoffice.Delivery) { d.DeliveredAt = some(boxoffice.Timestamp(1 << 62)) }),
+			"/delivery/deliveredAt",
+		},
 		{"a node", func(j *job) {
 			j.Nodes = []boxoffice.Node{{ID: "main", State: boxoffice.NodeRunning, StartedAt: some(someTime)}}
 		}, "ok"},
-		{"a node without a name", func(j *job) { j.Nodes = []boxoffice.Node{{State: boxoffice.NodeRunning}} }, "/nodes/0/id"},
-		{"a node in no state", func(j *job) { j.Nodes = []boxoffice.Node{{ID: "main", State: "completed"}} }, "/nodes/0/state"},
+		{
+			"a node without a name",
+			func(j *job) { j.Nodes = []boxoffice.Node{{State: boxoffice.NodeRunning}} },
+			"/nodes/0/id",
+		},
+		{
+			"a node in no state",
+			func(j *job) { j.Nodes = []boxoffice.Node{{ID: "main", State: "completed"}} },
+			"/nodes/0/state",
+		},
 		{"no project", func(j *job) { j.Project = nil }, "ok"},
 		{"project id", func(j *job) { j.Project.ID = "" }, "/project/id"},
 		{"project version", func(j *job) { j.Project.Version = 0 }, "/project/version"},
@@ -105,8 +149,17 @@ func TestDeliveryOnTheWire(t *testing.T) {
 
 // TestJobOnTheWire: a job has exactly the members of docs/protocol.md §2.9.
 func TestJobOnTheWire(t *testing.T) {
-	job := boxoffice.Job{ID: someID, State: boxoffice.JobQueued, Template: "research", Objective: "x", CreatedAt: someTime, UpdatedAt: someTime}
-	want := `{"id":"` + string(someID) + `","state":"queued","template":"research","objective":"x","originalRequest":null,"launchKind":null,` +
+	job := boxoffice.Job{
+		ID:        someID,
+		State:     boxoffice.JobQueued,
+		Template:  "research",
+		Objective: "x",
+		CreatedAt: someTime,
+		UpdatedAt: someTime,
+	}
+	want := `{"id":"` + string(
+		someID,
+	) + `","state":"queued","template":"research","objective":"x","originalRequest":null,"launchKind":null,` +
 		`"blockedReason":null,"delivery":null,"createdAt":"2026-11-20T10:00:00.000Z","updatedAt":"2026-11-20T10:00:00.000Z","project":null}`
 	if diff := cmp.Diff(want, string(marshal(t, job))); diff != "" {
 		t.Error(diff)
@@ -122,7 +175,14 @@ func TestJobOnTheWire(t *testing.T) {
 
 func TestOracleRules(t *testing.T) {
 	valid := func() boxoffice.Oracle {
-		return boxoffice.Oracle{ID: someID, State: boxoffice.JobQueued, Question: "Will it rain?", PanelSize: 5, CreatedAt: someTime, UpdatedAt: someTime}
+		return boxoffice.Oracle{
+			ID:        someID,
+			State:     boxoffice.JobQueued,
+			Question:  "Will it rain?",
+			PanelSize: 5,
+			CreatedAt: someTime,
+			UpdatedAt: someTime,
+		}
 	}
 	checkRules(t, valid, []breach[boxoffice.Oracle]{
 		{"id", func(o *boxoffice.Oracle) { o.ID = "" }, "/id"},
@@ -131,13 +191,25 @@ func TestOracleRules(t *testing.T) {
 		{"panelSize", func(o *boxoffice.Oracle) { o.PanelSize = 0 }, "/panelSize"},
 		{"updatedAt", func(o *boxoffice.Oracle) { o.UpdatedAt = 1 << 62 }, "/updatedAt"},
 		{"completed without an answer", func(o *boxoffice.Oracle) { o.State = boxoffice.JobCompleted }, "/answer"},
-		{"an answer too early", func(o *boxoffice.Oracle) { o.Answer = &boxoffice.Verdict{Choice: "yes", Votes: 1, Of: 5} }, "/answer"},
+		{
+			"an answer too early",
+			func(o *boxoffice.Oracle) { o.Answer = &boxoffice.PanelAnswer{Choice: "yes", Votes: 1, Of: 5} },
+			"/answer",
+		},
 		{"blocked without a reason", func(o *boxoffice.Oracle) { o.State = boxoffice.JobBlocked }, "/blockedReason"},
 		{"a member", func(o *boxoffice.Oracle) {
 			o.Members = []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone, Choice: "yes"}}
 		}, "ok"},
-		{"a member that chose nothing", func(o *boxoffice.Oracle) { o.Members = []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone}} }, "/members/0/choice"},
-		{"a member without a number", func(o *boxoffice.Oracle) { o.Members = []boxoffice.Member{{State: boxoffice.NodeQueued}} }, "/members/0/number"},
+		{
+			"a member that chose nothing",
+			func(o *boxoffice.Oracle) { o.Members = []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone}} },
+			"/members/0/choice",
+		},
+		{
+			"a member without a number",
+			func(o *boxoffice.Oracle) { o.Members = []boxoffice.Member{{State: boxoffice.NodeQueued}} },
+			"/members/0/number",
+		},
 	})
 }
 
@@ -145,7 +217,10 @@ func TestWorkflowRules(t *testing.T) {
 	valid := func() boxoffice.Workflow {
 		return boxoffice.Workflow{
 			ID: someID, State: boxoffice.JobQueued, Objective: "A report", Shape: "dag", JobID: otherID, CreatedAt: someTime, UpdatedAt: someTime,
-			Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "read", Template: "research"}, {ID: "b", Objective: "write", Template: "research", After: []string{"a"}}},
+			Nodes: []boxoffice.WorkflowNode{
+				{ID: "a", Objective: "read", Template: "research"},
+				{ID: "b", Objective: "write", Template: "research", After: []string{"a"}},
+			},
 		}
 	}
 	checkRules(t, valid, []breach[boxoffice.Workflow]{
@@ -175,8 +250,16 @@ func TestScheduleRules(t *testing.T) {
 	checkRules(t, valid, []breach[boxoffice.Schedule]{
 		{"id", func(s *boxoffice.Schedule) { s.ID = "" }, "/id"},
 		{"state", func(s *boxoffice.Schedule) { s.State = "paused" }, "/state"},
-		{"ended", func(s *boxoffice.Schedule) { s.State, s.RunsLeft, s.NextRunAt = boxoffice.ScheduleEnded, 0, nil }, "ok"},
-		{"ended with a next run", func(s *boxoffice.Schedule) { s.State, s.RunsLeft = boxoffice.ScheduleEnded, 0 }, "/nextRunAt"},
+		{
+			"ended",
+			func(s *boxoffice.Schedule) { s.State, s.RunsLeft, s.NextRunAt = boxoffice.ScheduleEnded, 0, nil },
+			"ok",
+		},
+		{
+			"ended with a next run",
+			func(s *boxoffice.Schedule) { s.State, s.RunsLeft = boxoffice.ScheduleEnded, 0 },
+			"/nextRunAt",
+		},
 		{"active without a next run", func(s *boxoffice.Schedule) { s.NextRunAt = nil }, "/nextRunAt"},
 		{"oracle", func(s *boxoffice.Schedule) { s.Action = "oracle.request" }, "ok"},
 		{"another action", func(s *boxoffice.Schedule) { s.Action = "launch.open" }, "/action"},
@@ -189,7 +272,11 @@ func TestScheduleRules(t *testing.T) {
 		{"a run", func(s *boxoffice.Schedule) {
 			s.LastRuns = []boxoffice.ScheduledRun{{Number: 1, Kind: "job", ID: someID, DueAt: someTime, At: someTime}}
 		}, "ok"},
-		{"a run of nothing", func(s *boxoffice.Schedule) { s.LastRuns = []boxoffice.ScheduledRun{{Number: 1, ID: someID}} }, "/lastRuns/0/kind"},
+		{
+			"a run of nothing",
+			func(s *boxoffice.Schedule) { s.LastRuns = []boxoffice.ScheduledRun{{Number: 1, ID: someID}} },
+			"/lastRuns/0/kind",
+		},
 		{"negative runsLeft", func(s *boxoffice.Schedule) { s.RunsLeft = -1 }, "/runsLeft"},
 	})
 }

@@ -87,10 +87,10 @@ func TestDocumentSaysWhatIsSold(t *testing.T) {
 			t.Errorf("%s: pricedPer %s, note %s", name, action["pricedPer"], action["note"])
 		}
 	}
-	if diff := cmp.Diff(boxoffice.Actions, names); diff != "" {
+	if diff := cmp.Diff(boxoffice.Actions(), names); diff != "" {
 		t.Error(diff)
 	}
-	if len(got.Components.Schemas.QuoteRequest.OneOf) != len(boxoffice.Actions) {
+	if len(got.Components.Schemas.QuoteRequest.OneOf) != len(boxoffice.Actions()) {
 		t.Error("QuoteRequest does not have the input of every action")
 	}
 	if diff := cmp.Diff(string(action.Schemas()["job.open"]), string(got.Components.Schemas.JobOpenInput)); diff != "" {
@@ -107,7 +107,7 @@ func TestDocumentSaysWhatIsSold(t *testing.T) {
 		}
 	}
 	var codes []boxoffice.Code
-	for _, info := range boxoffice.Codes {
+	for _, info := range boxoffice.Codes() {
 		codes = append(codes, info.Code)
 	}
 	if diff := cmp.Diff(codes, got.Components.Schemas.Error.Properties.Error.Enum); diff != "" {

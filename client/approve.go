@@ -28,7 +28,10 @@ func Allowance(ctx context.Context, reader ChainReader, token, owner common.Addr
 }
 
 // ErrContractApproves says that a contract wallet has to approve Permit2 itself.
-var ErrContractApproves = fmt.Errorf("approve: a contract wallet has to do this by a call of its own: approve(%s, amount) of the token", x402.Permit2)
+var ErrContractApproves = fmt.Errorf(
+	"approve: a contract wallet has to do this by a call of its own: approve(%s, amount) of the token",
+	x402.Permit2,
+)
 
 // Approve sends the transaction that lets Permit2 move any amount of the token for
 // the signer. Each wallet needs it once for each token, and pays its gas. Approve

@@ -224,7 +224,8 @@ func (c *Client) submit(ctx context.Context, a *attempt, payment SignedPayment) 
 // 429 does not either: an earlier attempt of the same request may have arrived.
 func unanswered(err error) bool {
 	problem := problemOf(err)
-	return err != nil && (problem.Code == "" || problem.Code == boxoffice.RateLimited || problem.Code.Info().Status >= 500)
+	return err != nil &&
+		(problem.Code == "" || problem.Code == boxoffice.RateLimited || problem.Code.Info().Status >= 500)
 }
 
 // problemOf returns the problem in an error, or an empty one.
@@ -248,7 +249,12 @@ func nonceRefused(err error) bool {
 // call waits for it. If the service never took a payment for the order, another
 // order has the nonce, and the order is paid with a new nonce where that cannot
 // pay twice.
-func (c *Client) afterConflict(ctx context.Context, a *attempt, refused signature, err error) (boxoffice.Status, error) {
+func (c *Client) afterConflict(
+	ctx context.Context,
+	a *attempt,
+	refused signature,
+	err error,
+) (boxoffice.Status, error) {
 	status, readErr := c.Status(ctx, a.order.ID)
 	switch {
 	case readErr != nil || status.Order.ID != a.order.ID:
@@ -283,7 +289,12 @@ func (c *Client) settle(ctx context.Context, a *attempt, payment SignedPayment) 
 	return c.outcome(ctx, a, payment, status)
 }
 
-func (c *Client) outcome(ctx context.Context, a *attempt, payment SignedPayment, status boxoffice.Status) (boxoffice.Status, error) {
+func (c *Client) outcome(
+	ctx context.Context,
+	a *attempt,
+	payment SignedPayment,
+	status boxoffice.Status,
+) (boxoffice.Status, error) {
 	if status.Order.ID != a.order.ID {
 		err := fmt.Errorf("the service answered order %s when asked for %s", status.Order.ID, a.order.ID)
 		return a.status(), &PendingError{a.status(), err}

@@ -119,7 +119,8 @@ func TestBuyAgainSendsTheSameBytes(t *testing.T) {
 				share := func(cfg *client.Config) { cfg.Vault, cfg.Retry.Attempts = vault, 1 }
 				for range 2 {
 					_, err := s.client(share).Buy(t.Context(), job())
-					if failure, ok := errors.AsType[*client.ResponseError](err); !ok || failure.Status != http.StatusBadGateway {
+					if failure, ok := errors.AsType[*client.ResponseError](err); !ok ||
+						failure.Status != http.StatusBadGateway {
 						t.Fatalf("error %v, want a bad gateway", err)
 					}
 					time.Sleep(20 * time.Second)
@@ -161,7 +162,8 @@ func TestBuyAgainAfterFailureKeepsTheNonce(t *testing.T) {
 			func(s *service) { s.reason = "" },
 			func(err error) bool {
 				problem, ok := errors.AsType[*boxoffice.Problem](err)
-				return ok && problem.Code == boxoffice.PaymentRejected && problem.Reason == string(x402.ReasonAllowanceRequired)
+				return ok && problem.Code == boxoffice.PaymentRejected &&
+					problem.Reason == string(x402.ReasonAllowanceRequired)
 			},
 		},
 		{
@@ -201,7 +203,14 @@ func TestBuyAgainAfterFailureKeepsTheNonce(t *testing.T) {
 				first, last := s.sent[0], s.sent[len(s.sent)-1]
 				a, b := first.Payload.Payload.Authorization, last.Payload.Payload.Authorization
 				if a.Nonce != b.Nonce || a.Deadline.Cmp(b.Deadline) >= 0 || s.transfers != 1 {
-					t.Errorf("nonce %v then %v, deadline %v then %v, %d transfers", a.Nonce, b.Nonce, a.Deadline, b.Deadline, s.transfers)
+					t.Errorf(
+						"nonce %v then %v, deadline %v then %v, %d transfers",
+						a.Nonce,
+						b.Nonce,
+						a.Deadline,
+						b.Deadline,
+						s.transfers,
+					)
 				}
 			})
 		})
@@ -278,7 +287,8 @@ func TestBuyRetries(t *testing.T) {
 					s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
 						hit := strings.HasSuffix(r.URL.Path, path) && !isPayment(r) ||
 							path == "payment" && isPayment(r) ||
-							path == "status" && r.Method == http.MethodGet && !strings.HasSuffix(r.URL.Path, "capabilities")
+							path == "status" && r.Method == http.MethodGet &&
+								!strings.HasSuffix(r.URL.Path, "capabilities")
 						if !hit || failures == 2 {
 							return false
 						}
@@ -291,7 +301,9 @@ func TestBuyRetries(t *testing.T) {
 					if _, err := s.client().Buy(t.Context(), job()); err != nil {
 						t.Fatal(err)
 					}
-					if took := time.Since(start); failures != 2 || took < 2*test.pause || took > 2*test.pause+5*time.Second || s.transfers != 1 {
+					if took := time.Since(start); failures != 2 || took < 2*test.pause ||
+						took > 2*test.pause+5*time.Second ||
+						s.transfers != 1 {
 						t.Errorf("%d failures, %d transfers, after %v", failures, s.transfers, took)
 					}
 				})
@@ -393,7 +405,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		status, err := s.client().Buy(ctx, job())
 		pending, ok := errors.AsType[*client.PendingError](err)
-		if !ok || pending.Status.Status != boxoffice.PaymentPending || status.Status != boxoffice.PaymentPending || !errors.Is(err, context.DeadlineExceeded) {
+		if !ok || pending.Status.Status != boxoffice.PaymentPending || status.Status != boxoffice.PaymentPending ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("status %s, error %v; want a PendingError", status.Status, err)
 		}
 	})

@@ -74,8 +74,16 @@ func TestChainIsHeldAgainstTheQuote(t *testing.T) {
 				t.Error(err)
 			}
 		}},
-		{"another chain", func(c *chain) { c.id = 1 }, func(t *testing.T, err error) { wantMismatch(t, err, "order/quote/payment/network") }},
-		{"other decimals", func(c *chain) { c.decimals = 2 }, func(t *testing.T, err error) { wantMismatch(t, err, "order/quote/payment/decimals") }},
+		{
+			"another chain",
+			func(c *chain) { c.id = 1 },
+			func(t *testing.T, err error) { wantMismatch(t, err, "order/quote/payment/network") },
+		},
+		{
+			"other decimals",
+			func(c *chain) { c.decimals = 2 },
+			func(t *testing.T, err error) { wantMismatch(t, err, "order/quote/payment/decimals") },
+		},
 		{"too poor", func(c *chain) { c.balance = big.NewInt(999_999) }, wantShortfall("balance")},
 		{"not approved", func(c *chain) { c.allowance = big.NewInt(999_999) }, wantShortfall("Permit2 allowance")},
 	}
@@ -138,7 +146,8 @@ func TestOneWalletForAnOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		_, err = s.client(share, func(cfg *client.Config) { cfg.Signer = client.KeySigner(other) }).Buy(t.Context(), job())
+		_, err = s.client(share, func(cfg *client.Config) { cfg.Signer = client.KeySigner(other) }).
+			Buy(t.Context(), job())
 		wantMismatch(t, err, "wallet")
 	})
 }

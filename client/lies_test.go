@@ -50,13 +50,37 @@ func TestBuyRefusesLies(t *testing.T) {
 		lie   func(*service)
 		field string
 	}{
-		{"dearer than the limit", quote(func(q *boxoffice.Quote) { q.Payment.Amount = x402.NewUint256(1_000_001) }), "order/quote/payment/amount"},
-		{"cheaper than listed", quote(func(q *boxoffice.Quote) { q.Payment.Amount = x402.NewUint256(999_999) }), "order/quote/payment/amount"},
+		{
+			"dearer than the limit",
+			quote(func(q *boxoffice.Quote) { q.Payment.Amount = x402.NewUint256(1_000_001) }),
+			"order/quote/payment/amount",
+		},
+		{
+			"cheaper than listed",
+			quote(func(q *boxoffice.Quote) { q.Payment.Amount = x402.NewUint256(999_999) }),
+			"order/quote/payment/amount",
+		},
 		{"other asset", quote(func(q *boxoffice.Quote) { q.Payment.Asset = stranger }), "order/quote/payment/asset"},
-		{"other recipient", quote(func(q *boxoffice.Quote) { q.Payment.PayTo = stranger }), "order/quote/payment/payTo"},
-		{"other network", quote(func(q *boxoffice.Quote) { q.Payment.Network = "eip155:1" }), "order/quote/payment/network"},
-		{"other decimals", quote(func(q *boxoffice.Quote) { q.Payment.Decimals = 18 }), "order/quote/payment/decimals"},
-		{"other action", quote(func(q *boxoffice.Quote) { q.Action = boxoffice.ActionLaunchOpen }), "order/quote/action"},
+		{
+			"other recipient",
+			quote(func(q *boxoffice.Quote) { q.Payment.PayTo = stranger }),
+			"order/quote/payment/payTo",
+		},
+		{
+			"other network",
+			quote(func(q *boxoffice.Quote) { q.Payment.Network = "eip155:1" }),
+			"order/quote/payment/network",
+		},
+		{
+			"other decimals",
+			quote(func(q *boxoffice.Quote) { q.Payment.Decimals = 18 }),
+			"order/quote/payment/decimals",
+		},
+		{
+			"other action",
+			quote(func(q *boxoffice.Quote) { q.Action = boxoffice.ActionLaunchOpen }),
+			"order/quote/action",
+		},
 		{"other policy", quote(func(q *boxoffice.Quote) { q.PolicyVersion = "v-2" }), "order/quote/policyVersion"},
 		{"other payer", quote(func(q *boxoffice.Quote) { q.Payer = &stranger }), "order/quote/payer"},
 		{"lives too long", quote(func(q *boxoffice.Quote) { q.ExpiresAt++ }), "order/quote/expiresAt"},
@@ -66,10 +90,26 @@ func TestBuyRefusesLies(t *testing.T) {
 		}), "order/quote/runs"},
 		{"guarantees", forged(func(o *boxoffice.Order) { o.Quote.Terms.ResultGuaranteed = true }), "order/terms"},
 		{"forged quote hash", forged(func(o *boxoffice.Order) { o.Quote.QuoteHash[0]++ }), "order/quote/quoteHash"},
-		{"quote changed under its hash", forged(func(o *boxoffice.Order) { o.Quote.ExpiresAt++ }), "order/quote/quoteHash"},
-		{"input changed under its hash", forged(func(o *boxoffice.Order) { o.InputJSON = `{"objective":"Other"}` }), "order/inputJson"},
-		{"input not canonical", forged(func(o *boxoffice.Order) { o.InputJSON = " " + o.InputJSON }), "order/inputJson"},
-		{"other request key", forged(func(o *boxoffice.Order) { o.RequestKey = boxoffice.NewUUID() }), "order/requestKey"},
+		{
+			"quote changed under its hash",
+			forged(func(o *boxoffice.Order) { o.Quote.ExpiresAt++ }),
+			"order/quote/quoteHash",
+		},
+		{
+			"input changed under its hash",
+			forged(func(o *boxoffice.Order) { o.InputJSON = `{"objective":"Other"}` }),
+			"order/inputJson",
+		},
+		{
+			"input not canonical",
+			forged(func(o *boxoffice.Order) { o.InputJSON = " " + o.InputJSON }),
+			"order/inputJson",
+		},
+		{
+			"other request key",
+			forged(func(o *boxoffice.Order) { o.RequestKey = boxoffice.NewUUID() }),
+			"order/requestKey",
+		},
 		{"rewritten input", func(s *service) {
 			s.quote = func(r *boxoffice.QuoteResponse) { r.Order.InputJSON = `{"objective":"Other","template":"research"}` }
 		}, "input/objective"},
@@ -78,36 +118,124 @@ func TestBuyRefusesLies(t *testing.T) {
 		}, "input/objective"},
 
 		{"challenge for another quote", challenge(otherQuote), "challenge/quote/id"},
-		{"challenge with a forged hash", challenge(func(c *boxoffice.Challenge) { c.Quote.QuoteHash[31]++ }), "challenge/quote/quoteHash"},
-		{"challenge with another input", challenge(func(c *boxoffice.Challenge) { c.Input = json.RawMessage(`{"objective":"Other"}`) }), "challenge/input"},
+		{
+			"challenge with a forged hash",
+			challenge(func(c *boxoffice.Challenge) { c.Quote.QuoteHash[31]++ }),
+			"challenge/quote/quoteHash",
+		},
+		{
+			"challenge with another input",
+			challenge(func(c *boxoffice.Challenge) { c.Input = json.RawMessage(`{"objective":"Other"}`) }),
+			"challenge/input",
+		},
 		{"challenge for another resource", challenge(func(c *boxoffice.Challenge) {
 			c.ResourceURL = "https://other.example/requests/x/submit"
 			c.Resource.URL = c.ResourceURL
 		}), "challenge/resourceUrl"},
-		{"resource of another address", challenge(func(c *boxoffice.Challenge) { c.Resource.URL += "/more" }), "challenge/resource/url"},
-		{"other requester", challenge(func(c *boxoffice.Challenge) { c.RequesterScopeHash[0]++ }), "challenge/requesterScopeHash"},
+		{
+			"resource of another address",
+			challenge(func(c *boxoffice.Challenge) { c.Resource.URL += "/more" }),
+			"challenge/resource/url",
+		},
+		{
+			"other requester",
+			challenge(func(c *boxoffice.Challenge) { c.RequesterScopeHash[0]++ }),
+			"challenge/requesterScopeHash",
+		},
 		{"x402 version", challenge(func(c *boxoffice.Challenge) { c.X402Version = 1 }), "challenge/x402Version"},
 		{"nothing accepted", challenge(func(c *boxoffice.Challenge) { c.Accepts = nil }), "challenge/accepts"},
-		{"accepts a higher amount", challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Amount = x402.NewUint256(9_000_000) }), "challenge/accepts"},
-		{"accepts for another recipient", challenge(func(c *boxoffice.Challenge) { c.Accepts[0].PayTo = stranger }), "challenge/accepts"},
-		{"accepts another asset", challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Asset = stranger }), "challenge/accepts"},
-		{"accepts on another network", challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Network = "eip155:1" }), "challenge/accepts"},
-		{"accepts another transfer method", challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Extra.AssetTransferMethod = "eip3009" }), "challenge/accepts"},
-		{"accepts for a day", challenge(func(c *boxoffice.Challenge) { c.Accepts[0].MaxTimeoutSeconds = 86_400 }), "challenge/accepts/maxTimeoutSeconds"},
-		{"accepts another token name", challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Extra.Name = "Euro X" }), "challenge/accepts/extra/name"},
+		{
+			"accepts a higher amount",
+			challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Amount = x402.NewUint256(9_000_000) }),
+			"challenge/accepts",
+		},
+		{
+			"accepts for another recipient",
+			challenge(func(c *boxoffice.Challenge) { c.Accepts[0].PayTo = stranger }),
+			"challenge/accepts",
+		},
+		{
+			"accepts another asset",
+			challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Asset = stranger }),
+			"challenge/accepts",
+		},
+		{
+			"accepts on another network",
+			challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Network = "eip155:1" }),
+			"challenge/accepts",
+		},
+		{
+			"accepts another transfer method",
+			challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Extra.AssetTransferMethod = "eip3009" }),
+			"challenge/accepts",
+		},
+		{
+			"accepts for a day",
+			challenge(func(c *boxoffice.Challenge) { c.Accepts[0].MaxTimeoutSeconds = 86_400 }),
+			"challenge/accepts/maxTimeoutSeconds",
+		},
+		{
+			"accepts another token name",
+			challenge(func(c *boxoffice.Challenge) { c.Accepts[0].Extra.Name = "Euro X" }),
+			"challenge/accepts/extra/name",
+		},
 
-		{"header for another amount", required(func(r *x402.PaymentRequired) { r.Accepts[0].Amount = x402.NewUint256(1) }), "PAYMENT-REQUIRED/accepts/0/amount"},
-		{"header for another recipient", required(func(r *x402.PaymentRequired) { r.Accepts[0].PayTo = stranger }), "PAYMENT-REQUIRED/accepts/0/payTo"},
-		{"header with another choice", required(func(r *x402.PaymentRequired) { r.Accepts = append(r.Accepts, r.Accepts[0]) }), "PAYMENT-REQUIRED/accepts"},
-		{"header for another resource", required(func(r *x402.PaymentRequired) { r.Resource = &x402.Resource{URL: "https://other.example"} }), "PAYMENT-REQUIRED/resource"},
-		{"header of another version", required(func(r *x402.PaymentRequired) { r.X402Version = 1 }), "PAYMENT-REQUIRED/x402Version"},
+		{
+			"header for another amount",
+			required(func(r *x402.PaymentRequired) { r.Accepts[0].Amount = x402.NewUint256(1) }),
+			"PAYMENT-REQUIRED/accepts/0/amount",
+		},
+		{
+			"header for another recipient",
+			required(func(r *x402.PaymentRequired) { r.Accepts[0].PayTo = stranger }),
+			"PAYMENT-REQUIRED/accepts/0/payTo",
+		},
+		{
+			"header with another choice",
+			required(func(r *x402.PaymentRequired) { r.Accepts = append(r.Accepts, r.Accepts[0]) }),
+			"PAYMENT-REQUIRED/accepts",
+		},
+		{
+			"header for another resource",
+			required(func(r *x402.PaymentRequired) { r.Resource = &x402.Resource{URL: "https://other.example"} }),
+			"PAYMENT-REQUIRED/resource",
+		},
+		{
+			"header of another version",
+			required(func(r *x402.PaymentRequired) { r.X402Version = 1 }),
+			"PAYMENT-REQUIRED/x402Version",
+		},
 
-		{"other spender", terms(func(c *boxoffice.Capabilities) { c.Payment.Proxy = stranger }), "capabilities/payment/proxy"},
-		{"other Permit2", terms(func(c *boxoffice.Capabilities) { c.Payment.Permit2 = stranger }), "capabilities/payment/permit2"},
-		{"approval for another service", terms(func(c *boxoffice.Capabilities) { c.Payment.QuoteApproval.Domain.Name = "Other Paid Action" }), "capabilities/payment/quoteApproval"},
-		{"approval on another chain", terms(func(c *boxoffice.Capabilities) { c.Payment.QuoteApproval.Domain.ChainID = 1 }), "capabilities/payment/quoteApproval"},
-		{"settles for ever", terms(func(c *boxoffice.Capabilities) { c.Payment.MaxTimeoutSeconds = 1 << 40 }), "capabilities/payment/maxTimeoutSeconds"},
-		{"action is not sold", terms(func(c *boxoffice.Capabilities) { c.Actions = c.Actions[1:] }), "capabilities/actions"},
+		{
+			"other spender",
+			terms(func(c *boxoffice.Capabilities) { c.Payment.Proxy = stranger }),
+			"capabilities/payment/proxy",
+		},
+		{
+			"other Permit2",
+			terms(func(c *boxoffice.Capabilities) { c.Payment.Permit2 = stranger }),
+			"capabilities/payment/permit2",
+		},
+		{
+			"approval for another service",
+			terms(func(c *boxoffice.Capabilities) { c.Payment.QuoteApproval.Domain.Name = "Other Paid Action" }),
+			"capabilities/payment/quoteApproval",
+		},
+		{
+			"approval on another chain",
+			terms(func(c *boxoffice.Capabilities) { c.Payment.QuoteApproval.Domain.ChainID = 1 }),
+			"capabilities/payment/quoteApproval",
+		},
+		{
+			"settles for ever",
+			terms(func(c *boxoffice.Capabilities) { c.Payment.MaxTimeoutSeconds = 1 << 40 }),
+			"capabilities/payment/maxTimeoutSeconds",
+		},
+		{
+			"action is not sold",
+			terms(func(c *boxoffice.Capabilities) { c.Actions = c.Actions[1:] }),
+			"capabilities/actions",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -144,7 +272,16 @@ func TestPins(t *testing.T) {
 		pins  client.Pins
 		field string
 	}{
-		{"all right", client.Pins{Networks: []string{network}, Assets: []common.Address{stranger, asset}, PayTo: []common.Address{payTo}, ServiceName: serviceName}, ""},
+		{
+			"all right",
+			client.Pins{
+				Networks:    []string{network},
+				Assets:      []common.Address{stranger, asset},
+				PayTo:       []common.Address{payTo},
+				ServiceName: serviceName,
+			},
+			"",
+		},
 		{"network", client.Pins{Networks: []string{"eip155:1"}}, "order/quote/payment/network"},
 		{"asset", client.Pins{Assets: []common.Address{stranger}}, "order/quote/payment/asset"},
 		{"recipient", client.Pins{PayTo: []common.Address{stranger}}, "order/quote/payment/payTo"},
@@ -190,7 +327,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		return true
 	}
 	_, err := s.client().Quote(t.Context(), askedJob, requestKey)
-	if failure, ok := errors.AsType[*client.ResponseError](err); !ok || failure.Status != http.StatusTemporaryRedirect || asked != 1 {
+	if failure, ok := errors.AsType[*client.ResponseError](err); !ok ||
+		failure.Status != http.StatusTemporaryRedirect ||
+		asked != 1 {
 		t.Errorf("error %v after %d requests, want one answer of 307", err, asked)
 	}
 }

@@ -30,7 +30,12 @@ type nonces struct {
 // taken, if it is not nil, is a nonce that another vault gave away too: both count
 // in the same word, because one is a copy of the other, and the vault moves to a
 // new one.
-func (c *Client) reserve(ctx context.Context, chainID uint64, payer common.Address, taken *x402.Uint256) (x402.Uint256, error) {
+func (c *Client) reserve(
+	ctx context.Context,
+	chainID uint64,
+	payer common.Address,
+	taken *x402.Uint256,
+) (x402.Uint256, error) {
 	name := fmt.Sprintf("nonces-%d-%s", chainID, strings.ToLower(payer.Hex()))
 	unlock, err := c.vault.Lock(ctx, name)
 	if err != nil {
@@ -49,7 +54,12 @@ func (c *Client) reserve(ctx context.Context, chainID uint64, payer common.Addre
 	return nonce, c.vault.Put(ctx, name, data)
 }
 
-func (c *Client) nextNonce(ctx context.Context, name string, payer common.Address, taken *x402.Uint256) (x402.Uint256, error) {
+func (c *Client) nextNonce(
+	ctx context.Context,
+	name string,
+	payer common.Address,
+	taken *x402.Uint256,
+) (x402.Uint256, error) {
 	data, err := c.vault.Get(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return randomWord(), nil

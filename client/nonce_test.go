@@ -100,7 +100,12 @@ func TestTakenNonceIsReplaced(t *testing.T) {
 					}
 					refused, replacement, last := nonceOf(s.sent[4]), nonceOf(s.sent[5]), nonceOf(s.sent[7])
 					if word(refused).Cmp(word(replacement)) == 0 || word(replacement).Cmp(word(last)) != 0 {
-						t.Errorf("nonce %v was refused, then come %v and %v, want both in one new word", refused, replacement, last)
+						t.Errorf(
+							"nonce %v was refused, then come %v and %v, want both in one new word",
+							refused,
+							replacement,
+							last,
+						)
 					}
 				})
 			})
@@ -157,7 +162,8 @@ func TestNonceIsReplacedOnce(t *testing.T) {
 			return isPayment(r)
 		}
 		_, err := s.client().Buy(t.Context(), job())
-		if problem, _ := errors.AsType[*boxoffice.Problem](err); problem == nil || problem.Code != boxoffice.PaymentConflict {
+		if problem, _ := errors.AsType[*boxoffice.Problem](err); problem == nil ||
+			problem.Code != boxoffice.PaymentConflict {
 			t.Errorf("error %v, want payment_conflict", err)
 		}
 		if len(headers) != 2 {
@@ -195,7 +201,8 @@ func TestUnsignedNonceIsReplaced(t *testing.T) {
 			_, err := c.Buy(t.Context(), job())
 			return err
 		}
-		if err := buy(brokenWallet{}); !errors.Is(err, errBroken) || client.OutcomeOf(err) != client.Failed || len(s.sent) != 0 {
+		if err := buy(brokenWallet{}); !errors.Is(err, errBroken) || client.OutcomeOf(err) != client.Failed ||
+			len(s.sent) != 0 {
 			t.Fatalf("error %v", err)
 		}
 		var reserved struct{ Next x402.Uint256 }

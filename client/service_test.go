@@ -84,7 +84,12 @@ func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (s *service) client(adjust ...func(*client.Config)) *client.Client {
 	s.t.Helper()
-	cfg := client.Config{BaseURL: baseURL, Token: token, HTTP: &http.Client{Transport: s}, Signer: client.KeySigner(key)}
+	cfg := client.Config{
+		BaseURL: baseURL,
+		Token:   token,
+		HTTP:    &http.Client{Transport: s},
+		Signer:  client.KeySigner(key),
+	}
 	for _, change := range adjust {
 		change(&cfg)
 	}
@@ -127,7 +132,7 @@ func (s *service) terms() boxoffice.Capabilities {
 		PayTo: payTo, Permit2: x402.Permit2, Proxy: x402.ExactProxy, MaxTimeoutSeconds: 120, ServiceName: serviceName,
 		QuoteApproval: boxoffice.NewQuoteApprovalTemplate(serviceName, 8453),
 	}}
-	for _, action := range boxoffice.Actions {
+	for _, action := range boxoffice.Actions() {
 		terms.Actions = append(terms.Actions, boxoffice.Policy{
 			Action: action, Version: "v-1", QuoteTTLSeconds: 600,
 			Payment: boxoffice.Payment{Network: network, Asset: asset, Amount: price, PayTo: payTo, Decimals: 6},
@@ -172,8 +177,15 @@ func (s *service) newOrder(request boxoffice.QuoteRequest) boxoffice.Order {
 		ID: boxoffice.NewUUID(), RequestKey: request.RequestKey, Status: boxoffice.Quoted, InputJSON: string(prepared), CreatedAt: boxoffice.At(now),
 		Quote: boxoffice.Quote{
 			V: 1, ID: boxoffice.NewUUID(), Action: request.Action, PolicyVersion: "v-1", IssuedAt: now.Unix(), ExpiresAt: now.Unix() + 600,
-			Payment: boxoffice.Payment{Scheme: "exact", Network: network, Asset: asset, Amount: price, PayTo: payTo, Decimals: 6},
-			Terms:   boxoffice.AdmissionTerms,
+			Payment: boxoffice.Payment{
+				Scheme:   "exact",
+				Network:  network,
+				Asset:    asset,
+				Amount:   price,
+				PayTo:    payTo,
+				Decimals: 6,
+			},
+			Terms: boxoffice.AdmissionTerms,
 		},
 	}}
 	order := &response.Order
@@ -223,7 +235,10 @@ func (s *service) resolve(status *boxoffice.Status) {
 	}
 	status.Status, status.Order.Status = state, state
 	if state == boxoffice.PaymentFailed {
-		status.Payment = &boxoffice.PaymentStatus{Status: boxoffice.PaymentStatusFailed, Reason: string(x402.ReasonSimulation)}
+		status.Payment = &boxoffice.PaymentStatus{
+			Status: boxoffice.PaymentStatusFailed,
+			Reason: string(x402.ReasonSimulation),
+		}
 		return
 	}
 	status.Order.Status = boxoffice.Paid
@@ -232,8 +247,15 @@ func (s *service) resolve(status *boxoffice.Status) {
 	}
 	s.spent[payment.Nonce] = status.Order.ID
 	s.transfers++
-	status.Payment = &boxoffice.PaymentStatus{Status: boxoffice.PaymentStatusSettled, Paid: true, TransactionHash: &common.Hash{1}}
-	status.Admission = &boxoffice.Admission{Status: boxoffice.Admitted, Result: boxoffice.Result{Kind: "job", ID: boxoffice.NewUUID()}}
+	status.Payment = &boxoffice.PaymentStatus{
+		Status:          boxoffice.PaymentStatusSettled,
+		Paid:            true,
+		TransactionHash: &common.Hash{1},
+	}
+	status.Admission = &boxoffice.Admission{
+		Status: boxoffice.Admitted,
+		Result: boxoffice.Result{Kind: "job", ID: boxoffice.NewUUID()},
+	}
 }
 
 func (s *service) serveSubmit(w http.ResponseWriter, r *http.Request, id boxoffice.UUID) {
@@ -268,7 +290,11 @@ func (s *service) serveChallenge(w http.ResponseWriter, status *boxoffice.Status
 		}},
 		Quote: quote, RequesterScopeHash: token.Requester().ScopeHash(baseURL), ResourceURL: url, Input: json.RawMessage(status.Order.InputJSON),
 	}
-	required := x402.PaymentRequired{X402Version: x402.Version, Error: "payment required", Resource: &challenge.Resource}
+	required := x402.PaymentRequired{
+		X402Version: x402.Version,
+		Error:       "payment required",
+		Resource:    &challenge.Resource,
+	}
 	required.Accepts = append(required.Accepts, challenge.Accepts...)
 	if s.challenge != nil {
 		resource := challenge.Resource
@@ -302,11 +328,17 @@ func (s *service) take(w http.ResponseWriter, r *http.Request, status *boxoffice
 		return
 	}
 	permit, quote := payment.Payload.Payload.Authorization, status.Order.Quote
-	if signer, err := x402.Recover(permit.Digest(8453), payment.Payload.Payload.Signature); err != nil || signer != permit.From || signer != payer {
+	if signer, err := x402.Recover(permit.Digest(8453), payment.Payload.Payload.Signature); err != nil ||
+		signer != permit.From ||
+		signer != payer {
 		s.t.Errorf("the payment was signed by %v, %v", signer, err)
 	}
 	url := baseURL + "/requests/" + string(status.Order.ID) + "/submit"
-	challenge := boxoffice.Challenge{Quote: quote, ResourceURL: url, RequesterScopeHash: token.Requester().ScopeHash(baseURL)}
+	challenge := boxoffice.Challenge{
+		Quote:              quote,
+		ResourceURL:        url,
+		RequesterScopeHash: token.Requester().ScopeHash(baseURL),
+	}
 	approval, err := challenge.Approve(serviceName, payment.Hash)
 	if err != nil {
 		s.t.Errorf("approval: %v", err)
@@ -317,7 +349,9 @@ func (s *service) take(w http.ResponseWriter, r *http.Request, status *boxoffice
 	deadline, _ := permit.Deadline.Uint64()
 	now := uint64(time.Now().Unix())
 	if permit.Spender != x402.ExactProxy || permit.Witness.To != quote.Payment.PayTo || permit.Permitted.Token != quote.Payment.Asset ||
-		permit.Permitted.Amount != quote.Payment.Amount || !permit.Witness.ValidAfter.IsZero() || deadline < now+6 || deadline > now+120+300 {
+		permit.Permitted.Amount != quote.Payment.Amount || !permit.Witness.ValidAfter.IsZero() ||
+		deadline < now+6 ||
+		deadline > now+120+300 {
 		s.t.Errorf("permit %+v does not pay for %+v at %d", permit, quote.Payment, now)
 	}
 	if other, ok := s.nonces[permit.Nonce]; ok && other != status.Order.ID {

@@ -105,7 +105,12 @@ func (c *Client) once(ctx context.Context, call call) (answer, error) {
 	case err != nil:
 		return answer{}, fmt.Errorf("%s %s: read the answer: %w", call.method, call.path, err)
 	case len(body) > maxAnswerBytes:
-		return answer{}, fmt.Errorf("%s %s: the answer is longer than %d bytes", call.method, call.path, maxAnswerBytes)
+		return answer{}, fmt.Errorf(
+			"%s %s: the answer is longer than %d bytes",
+			call.method,
+			call.path,
+			maxAnswerBytes,
+		)
 	}
 	return answer{
 		status:     response.StatusCode,
@@ -132,7 +137,10 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 func readProblem(got answer) *boxoffice.Problem {
 	problem := new(boxoffice.Problem)
 	if err := json.Unmarshal(got.body, problem); err != nil || problem.Code == "" {
-		problem = &boxoffice.Problem{Code: codeOf(got.status), Detail: http.StatusText(got.status) + " without an error body"}
+		problem = &boxoffice.Problem{
+			Code:   codeOf(got.status),
+			Detail: http.StatusText(got.status) + " without an error body",
+		}
 	}
 	problem.RetryAfter = int(got.retryAfter / time.Second)
 	return problem

@@ -147,7 +147,8 @@ func syncDirectory(dir string) error {
 		return err
 	}
 	// Some systems cannot sync a directory; there the rename is as safe as it gets.
-	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
+	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) &&
+		!errors.Is(err, fs.ErrPermission) {
 		return errors.Join(err, d.Close())
 	}
 	return d.Close()

@@ -53,7 +53,7 @@ var askAgain = map[boxoffice.Retry]string{
 
 func codesTable() string {
 	rows := "| Status | Code | Meaning | Ask again |\n|---|---|---|---|\n"
-	for _, info := range boxoffice.Codes {
+	for _, info := range boxoffice.Codes() {
 		rows += fmt.Sprintf("| %d %s | `%s` | %s | %s |\n",
 			info.Status, http.StatusText(info.Status), info.Code, info.Title, askAgain[info.Retry])
 	}
@@ -62,7 +62,7 @@ func codesTable() string {
 
 func reasonsTable() string {
 	rows := "| Reason | Meaning | What the payer can do |\n|---|---|---|\n"
-	for _, info := range boxoffice.Reasons {
+	for _, info := range boxoffice.Reasons() {
 		rows += fmt.Sprintf("| `%s` | %s | %s |\n", info.Reason, info.Meaning, info.Remedy)
 	}
 	return rows
@@ -70,7 +70,7 @@ func reasonsTable() string {
 
 func refusalsTable() string {
 	rows := "| Reason | Meaning |\n|---|---|\n"
-	for _, info := range boxoffice.Refusals {
+	for _, info := range boxoffice.Refusals() {
 		rows += fmt.Sprintf("| `%s` | %s |\n", info.Reason, info.Meaning)
 	}
 	return rows

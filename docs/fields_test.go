@@ -32,7 +32,7 @@ func blocks(t *testing.T) map[string]func() string {
 	for i := 0; i < len(schemas.Content); i += 2 {
 		all["fields "+schemas.Content[i].Value] = func() string { return fieldTable(schemas.Content[i+1], document) }
 	}
-	for _, name := range boxoffice.Actions {
+	for _, name := range boxoffice.Actions() {
 		all["input "+name] = func() string { return fieldTable(inputSchema(t, name), document) }
 	}
 	for name, example := range purchase.examples() {

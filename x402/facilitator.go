@@ -10,15 +10,15 @@ const (
 )
 
 // FacilitatorRequest is the body of /verify and of /settle. Payload and
-// requirements stay as they were written: a facilitator may know members that
-// this package does not, and a request that is repeated has to be the same.
+// requirements stay as they were written, because a facilitator may know members
+// that this package does not, and a repeated request has to be the same.
 type FacilitatorRequest struct {
 	X402Version         int             `json:"x402Version"`
 	PaymentPayload      json.RawMessage `json:"paymentPayload"`
 	PaymentRequirements json.RawMessage `json:"paymentRequirements"`
 }
 
-// Verification is the answer of /verify.
+// Verification is the response of /verify.
 type Verification struct {
 	IsValid        bool   `json:"isValid"`
 	InvalidReason  Reason `json:"invalidReason,omitempty"`
@@ -26,7 +26,7 @@ type Verification struct {
 	Payer          string `json:"payer,omitempty"` // an address, or empty
 }
 
-// Settlement is the answer of /settle.
+// Settlement is the response of /settle.
 type Settlement struct {
 	Success      bool   `json:"success"`
 	ErrorReason  Reason `json:"errorReason,omitempty"`
@@ -37,7 +37,7 @@ type Settlement struct {
 	Amount       string `json:"amount,omitempty"` // what was moved, in atomic token units
 }
 
-// Supported is the answer of /supported.
+// Supported is the response of /supported.
 type Supported struct {
 	Kinds      []Kind              `json:"kinds"`
 	Extensions []string            `json:"extensions"`
@@ -54,8 +54,8 @@ type Kind struct {
 
 // Reasons that a facilitator gives for a call rather than for a payment.
 const (
-	// ReasonPending says that the payment is under way: the same call, sent
-	// again, tells its outcome (@x402/core 2.27).
+	// ReasonPending says that the payment is not decided yet: the same call, sent
+	// again, returns its outcome (@x402/core 2.27).
 	ReasonPending Reason = "settlement_pending"
 	// The specification's codes, version 2 §9.
 	ReasonPayload          Reason = "invalid_payload"
@@ -64,11 +64,10 @@ const (
 	ReasonInvalidNetwork   Reason = "invalid_network"
 	ReasonUnexpectedVerify Reason = "unexpected_verify_error"
 	ReasonUnexpectedSettle Reason = "unexpected_settle_error"
-	// ReasonInvalidNonce is what the official facilitators say of a nonce that
-	// is spent.
+	// ReasonInvalidNonce is the code of the official facilitators for a spent nonce.
 	ReasonInvalidNonce Reason = "permit2_invalid_nonce"
 	// Our facilitator's own.
-	ReasonAssetRefused     Reason = "asset_not_allowed"     // the operator's list does not hold the token
-	ReasonRecipientRefused Reason = "recipient_not_allowed" // the operator's list does not hold payTo
+	ReasonAssetRefused     Reason = "asset_not_allowed"     // the token is not in the operator's list
+	ReasonRecipientRefused Reason = "recipient_not_allowed" // payTo is not in the operator's list
 	ReasonOtherPayload     Reason = "permit2_nonce_in_use"  // another payload with this owner and nonce was submitted before
 )

@@ -23,9 +23,9 @@ func EncodeHeader(v any) (string, error) {
 	return base64.StdEncoding.EncodeToString(document), nil
 }
 
-// DecodeRequired reads a PAYMENT-REQUIRED header. Members that this package
-// does not know are passed over: what a newer server adds to its challenge
-// changes nothing of what the payer signs. Every error is a *ShapeError.
+// DecodeRequired reads a PAYMENT-REQUIRED header. It ignores members that this
+// package does not know: what a newer server adds to its challenge does not
+// change what the payer signs. Every error is a *ShapeError.
 func DecodeRequired(header string) (*PaymentRequired, error) {
 	return decodeAnswer[PaymentRequired](HeaderRequired, header)
 }
@@ -49,8 +49,8 @@ func decodeAnswer[T any](name, header string) (*T, error) {
 
 var headerEncoding = base64.StdEncoding.Strict()
 
-// decodeHeader returns the document in a header. All official clients send
-// padded standard base64; nothing else is read, so that one document has one
+// decodeHeader returns the document in a header. It reads only padded
+// standard base64, which all official clients send, so that a document has one
 // header.
 func decodeHeader(name, header string) ([]byte, error) {
 	switch {
@@ -60,7 +60,7 @@ func decodeHeader(name, header string) ([]byte, error) {
 		return nil, &ShapeError{Path: name, Message: fmt.Sprintf("is longer than %d characters", MaxHeaderLength)}
 	}
 	document, err := headerEncoding.DecodeString(header)
-	if err != nil || strings.ContainsAny(header, "\r\n") { // the decoder skips line breaks
+	if err != nil || strings.ContainsAny(header, "\r\n") { // the decoder ignores line breaks
 		return nil, &ShapeError{Path: name, Message: "must be padded standard base64"}
 	}
 	return document, nil

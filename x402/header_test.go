@@ -68,12 +68,24 @@ func TestDecodeRequired(t *testing.T) {
 		t.Errorf("what a newer server adds: %v", err)
 	}
 	tests := map[string]struct{ header, want string }{
-		"too long":           {strings.Repeat("A", x402.MaxHeaderLength+1), "PAYMENT-REQUIRED is longer than 12288 characters"},
-		"not base64":         {"*", "PAYMENT-REQUIRED must be padded standard base64"},
-		"not JSON":           {header("<html>"), "PAYMENT-REQUIRED is not JSON: invalid character '<' at start of value"},
-		"a missing member":   {header(`{"x402Version":2}`), "accepts is required"},
-		"a fault in an item": {header(strings.Replace(newer, `"amount":"5"`, `"amount":5`, 1)), "accepts[0].amount must be a string"},
-		"a member twice":     {header(strings.Replace(newer, `"amount":"5"`, `"amount":"5","amount":"6"`, 1)), "accepts[0].amount appears twice"},
+		"too long": {
+			strings.Repeat("A", x402.MaxHeaderLength+1),
+			"PAYMENT-REQUIRED is longer than 12288 characters",
+		},
+		"not base64": {"*", "PAYMENT-REQUIRED must be padded standard base64"},
+		"not JSON": {
+			header("<html>"),
+			"PAYMENT-REQUIRED is not JSON: invalid character '<' at start of value",
+		},
+		"a missing member": {header(`{"x402Version":2}`), "accepts is required"},
+		"a fault in an item": {
+			header(strings.Replace(newer, `"amount":"5"`, `"amount":5`, 1)),
+			"accepts[0].amount must be a string",
+		},
+		"a member twice": {
+			header(strings.Replace(newer, `"amount":"5"`, `"amount":"5","amount":"6"`, 1)),
+			"accepts[0].amount appears twice",
+		},
 	}
 	for name, test := range tests {
 		if _, err := x402.DecodeRequired(test.header); err == nil || err.Error() != test.want {

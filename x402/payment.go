@@ -26,8 +26,8 @@ type Payment struct {
 // payer hashes what it sent, so the letters of an address are kept in Raw. It
 // checks the shape alone: nothing is compared or verified.
 //
-// Every error is a *ShapeError, and the answer to it is invalid_payment_shape.
-// A client gets the hash of what it is about to send by parsing its own header.
+// Every error is a *ShapeError, and the service answers invalid_payment_shape.
+// A client parses its own header to get the hash of what it will send.
 func ParsePayment(header string) (*Payment, error) {
 	document, err := decodeHeader(HeaderSignature, header)
 	if err != nil {
@@ -39,7 +39,11 @@ func ParsePayment(header string) (*Payment, error) {
 	}
 	switch {
 	case payment.X402Version != Version:
-		return nil, &ShapeError{Path: "x402Version", Pointer: "/x402Version", Message: fmt.Sprintf("must be %d", Version)}
+		return nil, &ShapeError{
+			Path:    "x402Version",
+			Pointer: "/x402Version",
+			Message: fmt.Sprintf("must be %d", Version),
+		}
 	case len(payment.Extensions) > 0:
 		return nil, errExtensions
 	}
@@ -60,10 +64,14 @@ type ShapeError struct {
 }
 
 // Error returns a sentence that names the field and says what is wrong. It
-// repeats no value that was sent, so it is fit for the detail of an answer.
+// contains no value that was sent, so it can be the detail of an error response.
 func (e *ShapeError) Error() string { return e.Path + " " + e.Message }
 
-var errExtensions = &ShapeError{Path: "extensions", Pointer: "/extensions", Message: "must be empty: no extension is supported"}
+var errExtensions = &ShapeError{
+	Path:    "extensions",
+	Pointer: "/extensions",
+	Message: "must be empty: no extension is supported",
+}
 
 func paymentError(err error) error {
 	shape := shapeError(HeaderSignature, err)
@@ -81,7 +89,7 @@ func shapeError(header string, err error) *ShapeError {
 	return &ShapeError{Path: path(header, fault.Pointer), Pointer: fault.Pointer, Message: fault.Message}
 }
 
-// How much is repeated of names that someone made up.
+// Limits of what an error repeats of names that the sender chose.
 const (
 	maxNameLength = 64
 	maxPathLength = 256

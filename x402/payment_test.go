@@ -84,7 +84,13 @@ func TestParsePaymentShape(t *testing.T) {
 		"", "resource", "accepted", "accepted.extra", "payload",
 		"payload.permit2Authorization", "payload.permit2Authorization.permitted", "payload.permit2Authorization.witness",
 	}
-	wrong := map[string]any{"a boolean": true, "a number": 1.5, "a string": "text", "an array": []any{}, "an object": map[string]any{"x": 1}}
+	wrong := map[string]any{
+		"a boolean": true,
+		"a number":  1.5,
+		"a string":  "text",
+		"an array":  []any{},
+		"an object": map[string]any{"x": 1},
+	}
 	check := func(t *testing.T, root any, path, message string) {
 		t.Helper()
 		fault := shapeError(t, encode(root))
@@ -157,39 +163,86 @@ func TestParsePaymentRefuses(t *testing.T) {
 	const notAddress = " must be an address: a string of 0x and 40 hex digits"
 	const notHex = " must be a string of 0x and pairs of hex digits"
 	tests := map[string]struct{ header, want string }{
-		"nothing":                  {"", "PAYMENT-SIGNATURE is empty"},
-		"one character too long":   {strings.Repeat("A", x402.MaxHeaderLength+1), "PAYMENT-SIGNATURE is longer than 12288 characters"},
-		"not base64":               {"{}", "PAYMENT-SIGNATURE must be padded standard base64"},
-		"no padding":               {strings.TrimRight(header(full+" "), "="), "PAYMENT-SIGNATURE must be padded standard base64"},
-		"url-safe base64":          {base64.URLEncoding.EncodeToString([]byte("{\"\u00fe\u00ff\":\"???>>>\"}")), "PAYMENT-SIGNATURE must be padded standard base64"},
-		"a line break":             {header(full)[:64] + "\n" + header(full)[64:], "PAYMENT-SIGNATURE must be padded standard base64"},
-		"bits behind the end":      {"e31=", "PAYMENT-SIGNATURE must be padded standard base64"},
-		"white space":              {header(" "), "PAYMENT-SIGNATURE is empty"},
-		"an array":                 {header("[]"), "PAYMENT-SIGNATURE must be an object"},
-		"null":                     {header("null"), "PAYMENT-SIGNATURE must not be null"},
-		"a second document":        {header(full + "{}"), "PAYMENT-SIGNATURE has more data after its end"},
-		"a cut document":           {header(`{"x402Version":2`), "PAYMENT-SIGNATURE ends too early"},
-		"version 1":                {replace(`"x402Version": 2`, `"x402Version": 1`), "x402Version must be 2"},
-		"version as text":          {replace(`"x402Version": 2`, `"x402Version": "2"`), "x402Version must be an integer of at most 64 bits"},
-		"version 2.0":              {replace(`"x402Version": 2`, `"x402Version": 2.0`), "x402Version must be an integer of at most 64 bits"},
-		"version 2e0":              {replace(`"x402Version": 2`, `"x402Version": 2e0`), "x402Version must be an integer of at most 64 bits"},
-		"an extension":             {replace(`"extensions": {}`, `"extensions": {"bazaar": {"info": {}}}`), "extensions must be empty: no extension is supported"},
-		"an empty extension":       {replace(`"extensions": {}`, `"extensions": {"bazaar": {}}`), "extensions must be empty: no extension is supported"},
-		"a null extension":         {replace(`"extensions": {}`, `"extensions": {"bazaar": null}`), "extensions must be empty: no extension is supported"},
-		"extensions as an array":   {replace(`"extensions": {}`, `"extensions": []`), "extensions must be an object"},
-		"extensions null":          {replace(`"extensions": {}`, `"extensions": null`), "extensions must not be null"},
-		"2^53+1":                   {replace(`300`, `9007199254740993`), "accepted.maxTimeoutSeconds must be a number that a double carries exactly"},
-		"2^63":                     {replace(`300`, `9223372036854775808`), "accepted.maxTimeoutSeconds must be an integer of at most 64 bits"},
-		"invalid UTF-8":            {replace(`Test Token`, "Test\xff"), "accepted.extra.name is not valid UTF-8"},
-		"a lone surrogate":         {replace(`Test Token`, `\ud83d`), "accepted.extra.name has one half of a surrogate pair"},
+		"nothing": {"", "PAYMENT-SIGNATURE is empty"},
+		"one character too long": {
+			strings.Repeat("A", x402.MaxHeaderLength+1),
+			"PAYMENT-SIGNATURE is longer than 12288 characters",
+		},
+		"not base64": {"{}", "PAYMENT-SIGNATURE must be padded standard base64"},
+		"no padding": {
+			strings.TrimRight(header(full+" "), "="),
+			"PAYMENT-SIGNATURE must be padded standard base64",
+		},
+		"url-safe base64": {
+			base64.URLEncoding.EncodeToString([]byte("{\"\u00fe\u00ff\":\"???>>>\"}")),
+			"PAYMENT-SIGNATURE must be padded standard base64",
+		},
+		"a line break": {
+			header(full)[:64] + "\n" + header(full)[64:],
+			"PAYMENT-SIGNATURE must be padded standard base64",
+		},
+		"bits behind the end": {"e31=", "PAYMENT-SIGNATURE must be padded standard base64"},
+		"white space":         {header(" "), "PAYMENT-SIGNATURE is empty"},
+		"an array":            {header("[]"), "PAYMENT-SIGNATURE must be an object"},
+		"null":                {header("null"), "PAYMENT-SIGNATURE must not be null"},
+		"a second document":   {header(full + "{}"), "PAYMENT-SIGNATURE has more data after its end"},
+		"a cut document":      {header(`{"x402Version":2`), "PAYMENT-SIGNATURE ends too early"},
+		"version 1":           {replace(`"x402Version": 2`, `"x402Version": 1`), "x402Version must be 2"},
+		"version as text": {
+			replace(`"x402Version": 2`, `"x402Version": "2"`),
+			"x402Version must be an integer of at most 64 bits",
+		},
+		"version 2.0": {
+			replace(`"x402Version": 2`, `"x402Version": 2.0`),
+			"x402Version must be an integer of at most 64 bits",
+		},
+		"version 2e0": {
+			replace(`"x402Version": 2`, `"x402Version": 2e0`),
+			"x402Version must be an integer of at most 64 bits",
+		},
+		"an extension": {
+			replace(`"extensions": {}`, `"extensions": {"bazaar": {"info": {}}}`),
+			"extensions must be empty: no extension is supported",
+		},
+		"an empty extension": {
+			replace(`"extensions": {}`, `"extensions": {"bazaar": {}}`),
+			"extensions must be empty: no extension is supported",
+		},
+		"a null extension": {
+			replace(`"extensions": {}`, `"extensions": {"bazaar": null}`),
+			"extensions must be empty: no extension is supported",
+		},
+		"extensions as an array": {replace(`"extensions": {}`, `"extensions": []`), "extensions must be an object"},
+		"extensions null": {
+			replace(`"extensions": {}`, `"extensions": null`),
+			"extensions must not be null",
+		},
+		"2^53+1": {
+			replace(`300`, `9007199254740993`),
+			"accepted.maxTimeoutSeconds must be a number that a double carries exactly",
+		},
+		"2^63": {
+			replace(`300`, `9223372036854775808`),
+			"accepted.maxTimeoutSeconds must be an integer of at most 64 bits",
+		},
+		"invalid UTF-8": {replace(`Test Token`, "Test\xff"), "accepted.extra.name is not valid UTF-8"},
+		"a lone surrogate": {
+			replace(`Test Token`, `\ud83d`),
+			"accepted.extra.name has one half of a surrogate pair",
+		},
 		"amount as a number":       {replace(`"amount": "5"`, `"amount": 5`), "accepted.amount must be a string"},
 		"amount with a sign":       {replace(`"amount": "5"`, `"amount": "+5"`), "accepted.amount" + notUint256},
 		"a negative amount":        {replace(`"amount": "5"`, `"amount": "-5"`), "accepted.amount" + notUint256},
 		"amount with a zero ahead": {replace(`"amount": "5"`, `"amount": "05"`), "accepted.amount" + notUint256},
 		"amount in hex":            {replace(`"amount": "5"`, `"amount": "0x5"`), "accepted.amount" + notUint256},
 		"amount with a fraction":   {replace(`"amount": "5"`, `"amount": "5.0"`), "accepted.amount" + notUint256},
-		"amount of 2^256": {replace(`"amount": "5"`, `"amount": "115792089237316195423570985008687907853269984665640564039457584007913129639936"`),
-			"accepted.amount" + notUint256},
+		"amount of 2^256": {
+			replace(
+				`"amount": "5"`,
+				`"amount": "115792089237316195423570985008687907853269984665640564039457584007913129639936"`,
+			),
+			"accepted.amount" + notUint256,
+		},
 		"nonce empty":              {replace(`"257"`, `""`), authorization + "nonce" + notUint256},
 		"nonce with space":         {replace(`"257"`, `" 257"`), authorization + "nonce" + notUint256},
 		"deadline in other digits": {replace(`"1795000300"`, `"١٧٩٥"`), authorization + "deadline" + notUint256},
@@ -199,10 +252,16 @@ func TestParsePaymentRefuses(t *testing.T) {
 		"a long address":           {replace(`DCD7"`, `DCD700"`), authorization + "permitted.token" + notAddress},
 		"signature without 0x":     {replace(`"0x0102"`, `"0102"`), "payload.signature" + notHex},
 		"half a byte":              {replace(`"0x0102"`, `"0x010"`), "payload.signature" + notHex},
-		"EIP-3009":                 {replace(`permit2Authorization`, `authorization`), "payload.authorization is not a known member"},
-		"an odd name":              {replace(`"url"`, `"a b":1,"url"`), `resource["a b"] is not a known member`},
-		"an empty name":            {replace(`"url"`, `"":1,"url"`), `resource[""] is not a known member`},
-		"a long name":              {replace(`"url"`, `"`+strings.Repeat("n", 4000)+`":1,"url"`), "resource." + strings.Repeat("n", 63) + "… is not a known member"},
+		"EIP-3009": {
+			replace(`permit2Authorization`, `authorization`),
+			"payload.authorization is not a known member",
+		},
+		"an odd name":   {replace(`"url"`, `"a b":1,"url"`), `resource["a b"] is not a known member`},
+		"an empty name": {replace(`"url"`, `"":1,"url"`), `resource[""] is not a known member`},
+		"a long name": {
+			replace(`"url"`, `"`+strings.Repeat("n", 4000)+`":1,"url"`),
+			"resource." + strings.Repeat("n", 63) + "… is not a known member",
+		},
 		"a deep fault": {header(`{"accepted":` + strings.Repeat("[", 2000) + "x"),
 			"accepted" + strings.Repeat("[0]", 82) + "… is not JSON: invalid character 'x' at start of value"},
 	}
@@ -242,7 +301,15 @@ func TestParsePaymentReads(t *testing.T) {
 		}
 	}
 	// The letters of an address change the hash of what was sent and nothing else.
-	lower, err := x402.ParsePayment(header(strings.ReplaceAll(full, "0xE6524858A96f935Aa192F5eB476bfE9d37F0DCD7", "0xe6524858a96f935aa192f5eb476bfe9d37f0dcd7")))
+	lower, err := x402.ParsePayment(
+		header(
+			strings.ReplaceAll(
+				full,
+				"0xE6524858A96f935Aa192F5eB476bfE9d37F0DCD7",
+				"0xe6524858a96f935aa192f5eb476bfe9d37f0dcd7",
+			),
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,14 @@ func (a Authorization) Digest(chainID uint64) [32]byte {
 	domain := hashWords(permit2DomainTypeHash, permit2NameHash, NewUint256(chainID).Bytes32(), addressWord(Permit2))
 	permitted := hashWords(tokenPermissionsTypeHash, addressWord(a.Permitted.Token), a.Permitted.Amount.Bytes32())
 	witness := hashWords(witnessTypeHash, addressWord(a.Witness.To), a.Witness.ValidAfter.Bytes32())
-	permit := hashWords(permitTypeHash, permitted, addressWord(a.Spender), a.Nonce.Bytes32(), a.Deadline.Bytes32(), witness)
+	permit := hashWords(
+		permitTypeHash,
+		permitted,
+		addressWord(a.Spender),
+		a.Nonce.Bytes32(),
+		a.Deadline.Bytes32(),
+		witness,
+	)
 	return crypto.Keccak256Hash([]byte{0x19, 0x01}, domain[:], permit[:])
 }
 

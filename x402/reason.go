@@ -18,13 +18,13 @@ const (
 	ReasonNotYetValid         Reason = "permit2_not_yet_valid"              // validAfter lies in the future
 	ReasonDeadlineExpired     Reason = "permit2_deadline_expired"           // the deadline has passed, or is less than MinDeadlineSlack ahead
 	ReasonSignature           Reason = "invalid_permit2_signature"          // the signature is not canonical, or not that of from
-	ReasonInsufficientBalance Reason = "permit2_insufficient_balance"       // the payer has not enough of the token, less what it already has pending
+	ReasonInsufficientBalance Reason = "permit2_insufficient_balance"       // the payer has too little of the token, counting its pending payments
 	ReasonAllowanceRequired   Reason = "permit2_allowance_required"         // the payer's allowance for Permit2 does not cover the amount
 	ReasonSimulation          Reason = "permit2_simulation_failed"          // settle reverts, for a cause that none of the others names
 	ReasonProxyNotDeployed    Reason = "permit2_proxy_not_deployed"         // the chain has no exact proxy
 	ReasonTransactionFailed   Reason = "invalid_exact_evm_transaction_failed"
-	// ReasonTransferMissing is said there of EIP-3009 alone: the transaction
-	// succeeded without the exact Transfer that was signed.
+	// ReasonTransferMissing says that the transaction succeeded without the exact
+	// Transfer that was signed. The official implementations use it for EIP-3009 only.
 	ReasonTransferMissing Reason = "invalid_exact_evm_transfer_event_mismatch"
 )
 
@@ -32,7 +32,7 @@ const (
 // accepted differs from the requirement of the quote.
 const ReasonRequirements Reason = "invalid_payment_requirements"
 
-// Our own reasons, for the checks that x402 does not know.
+// Our own reasons, for checks that x402 does not have.
 const (
 	ReasonResource            Reason = "resource_mismatch"              // resource.url is not the order's resourceUrl
 	ReasonDeadlineTooFar      Reason = "permit2_deadline_too_far"       // the deadline is later than maxTimeoutSeconds and MaxDeadlineSlack allow

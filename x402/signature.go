@@ -14,14 +14,17 @@ import (
 // Errors of Recover. All of them are ErrSignature.
 var (
 	ErrSignature       = errors.New("signature is not valid")
-	ErrSignatureLength = fmt.Errorf("%w: it must have 65 bytes, that of a contract wallet too", ErrSignature)
-	// ErrSignatureWrapped says that a signature ends as EIP-6492 has those of
-	// wallets end that are not deployed. Permit2 does not know them.
-	ErrSignatureWrapped = fmt.Errorf("%w: it is wrapped for a wallet that is not deployed (ERC-6492): deploy the wallet, then sign with 65 bytes", ErrSignature)
-	ErrSignatureV       = fmt.Errorf("%w: v must be 27 or 28", ErrSignature)
-	ErrSignatureRange   = fmt.Errorf("%w: r and s must be above zero and below the order of the curve", ErrSignature)
-	ErrSignatureHighS   = fmt.Errorf("%w: s must be in the lower half of the order of the curve", ErrSignature)
-	ErrSignatureCurve   = fmt.Errorf("%w: r is not on the curve", ErrSignature)
+	ErrSignatureLength = fmt.Errorf("%w: it must have 65 bytes, also that of a contract wallet", ErrSignature)
+	// ErrSignatureWrapped says that a signature has the form of ERC-6492, for a
+	// wallet that is not deployed. Permit2 does not accept it.
+	ErrSignatureWrapped = fmt.Errorf(
+		"%w: it is wrapped for a wallet that is not deployed (ERC-6492): deploy the wallet, then sign with 65 bytes",
+		ErrSignature,
+	)
+	ErrSignatureV     = fmt.Errorf("%w: v must be 27 or 28", ErrSignature)
+	ErrSignatureRange = fmt.Errorf("%w: r and s must be above zero and below the order of the curve", ErrSignature)
+	ErrSignatureHighS = fmt.Errorf("%w: s must be in the lower half of the order of the curve", ErrSignature)
+	ErrSignatureCurve = fmt.Errorf("%w: r is not on the curve", ErrSignature)
 )
 
 var (
@@ -31,9 +34,10 @@ var (
 
 // Recover returns the wallet that made the signature over digest. It takes
 // only the canonical form, 65 bytes of r, s and v with v 27 or 28 and s in the
-// lower half (EIP-2): a signature that a stranger has rewritten would be
-// another payload with another hash. The compact form (EIP-2098) is refused.
-// What a contract wallet (EIP-1271) takes for its signature only that knows.
+// lower half (EIP-2): anyone could rewrite
+// another form, and the payload would have another hash. The compact form
+// (EIP-2098) is refused. Only a contract wallet (EIP-1271) itself can check its
+// signature.
 func Recover(digest [32]byte, signature []byte) (common.Address, error) {
 	if err := CheckLength(signature); err != nil {
 		return common.Address{}, err
@@ -62,8 +66,8 @@ func Recover(digest [32]byte, signature []byte) (common.Address, error) {
 // wrapping is how a signature of a wallet that is not deployed ends (ERC-6492).
 var wrapping = bytes.Repeat([]byte{0x64, 0x92}, 16)
 
-// CheckLength refuses what is no signature of 65 bytes, the only length that is
-// taken from anybody: with ErrSignatureWrapped or ErrSignatureLength.
+// CheckLength returns ErrSignatureWrapped or ErrSignatureLength unless a signature
+// has 65 bytes, the only length that is accepted, also of a contract wallet.
 func CheckLength(signature []byte) error {
 	switch {
 	case len(signature) == crypto.SignatureLength:

@@ -54,10 +54,13 @@ func TestRecoverRefuses(t *testing.T) {
 		signature []byte
 		want      error
 	}{
-		"nothing":                 {nil, x402.ErrSignatureLength},
-		"64 bytes":                {valid[:64], x402.ErrSignatureLength},
-		"66 bytes":                {append(bytes.Clone(valid), 0), x402.ErrSignatureLength},
-		"wrapped (ERC-6492)":      {append(make([]byte, 224), bytes.Repeat([]byte{0x64, 0x92}, 16)...), x402.ErrSignatureWrapped},
+		"nothing":  {nil, x402.ErrSignatureLength},
+		"64 bytes": {valid[:64], x402.ErrSignatureLength},
+		"66 bytes": {append(bytes.Clone(valid), 0), x402.ErrSignatureLength},
+		"wrapped (ERC-6492)": {
+			append(make([]byte, 224), bytes.Repeat([]byte{0x64, 0x92}, 16)...),
+			x402.ErrSignatureWrapped,
+		},
 		"only the wrapping's end": {bytes.Repeat([]byte{0x64, 0x92}, 8), x402.ErrSignatureLength},
 		"v 0":                     {change(64, 0), x402.ErrSignatureV},
 		"v 1":                     {change(64, 1), x402.ErrSignatureV},
@@ -70,8 +73,11 @@ func TestRecoverRefuses(t *testing.T) {
 		"s the order":             {change(32, word(order)...), x402.ErrSignatureRange},
 		"r all ones":              {change(0, bytes.Repeat([]byte{255}, 32)...), x402.ErrSignatureRange},
 		"the twin":                {high, x402.ErrSignatureHighS},
-		"s just above the half":   {change(32, word(new(big.Int).Add(half, big.NewInt(1)))...), x402.ErrSignatureHighS},
-		"r that is no point's x":  {change(0, word(big.NewInt(5))...), x402.ErrSignatureCurve},
+		"s just above the half": {
+			change(32, word(new(big.Int).Add(half, big.NewInt(1)))...),
+			x402.ErrSignatureHighS,
+		},
+		"r that is no point's x": {change(0, word(big.NewInt(5))...), x402.ErrSignatureCurve},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

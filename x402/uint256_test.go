@@ -33,7 +33,8 @@ func TestUint256AgreesWithBig(t *testing.T) {
 		if !ok || !also {
 			return
 		}
-		if u.String() != a.String() || u.Big().Cmp(a) != 0 || u.Cmp(v) != a.Cmp(b) || u.Equal(v) != (a.Cmp(b) == 0) || u.IsZero() != (a.Sign() == 0) {
+		if u.String() != a.String() || u.Big().Cmp(a) != 0 || u.Cmp(v) != a.Cmp(b) || u.Equal(v) != (a.Cmp(b) == 0) ||
+			u.IsZero() != (a.Sign() == 0) {
 			t.Errorf("%s became %s", a, u)
 		}
 		if word := u.Bytes32(); new(big.Int).SetBytes(word[:]).Cmp(a) != 0 {

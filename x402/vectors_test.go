@@ -167,17 +167,27 @@ func typedData(a x402.Authorization, chainID uint64) apitypes.TypedData {
 	return apitypes.TypedData{
 		Types: apitypes.Types{
 			"EIP712Domain": {
-				{Name: "name", Type: "string"}, {Name: "chainId", Type: "uint256"}, {Name: "verifyingContract", Type: "address"},
+				{
+					Name: "name",
+					Type: "string",
+				}, {Name: "chainId", Type: "uint256"}, {Name: "verifyingContract", Type: "address"},
 			},
 			"PermitWitnessTransferFrom": {
-				{Name: "permitted", Type: "TokenPermissions"}, {Name: "spender", Type: "address"}, {Name: "nonce", Type: "uint256"},
+				{
+					Name: "permitted",
+					Type: "TokenPermissions",
+				}, {Name: "spender", Type: "address"}, {Name: "nonce", Type: "uint256"},
 				{Name: "deadline", Type: "uint256"}, {Name: "witness", Type: "Witness"},
 			},
 			"TokenPermissions": {{Name: "token", Type: "address"}, {Name: "amount", Type: "uint256"}},
 			"Witness":          {{Name: "to", Type: "address"}, {Name: "validAfter", Type: "uint256"}},
 		},
 		PrimaryType: "PermitWitnessTransferFrom",
-		Domain:      apitypes.TypedDataDomain{Name: "Permit2", ChainId: &chain, VerifyingContract: x402.Permit2.Hex()},
+		Domain: apitypes.TypedDataDomain{
+			Name:              "Permit2",
+			ChainId:           &chain,
+			VerifyingContract: x402.Permit2.Hex(),
+		},
 		Message: apitypes.TypedDataMessage{
 			"permitted": map[string]any{"token": a.Permitted.Token.Hex(), "amount": a.Permitted.Amount.String()},
 			"spender":   a.Spender.Hex(),

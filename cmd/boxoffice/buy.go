@@ -40,9 +40,14 @@ func (r *request) input(std *streams) (boxoffice.Input, error) {
 	}
 	switch {
 	case given != 1:
-		return nil, usage("give the input once: --input, --input-file, or for job.open --objective, --template and --repo-url")
+		return nil, usage(
+			"give the input once: --input, --input-file, or for job.open --objective, --template and --repo-url",
+		)
 	case hasJob && r.Action != boxoffice.ActionJobOpen:
-		return nil, usage("--objective, --template and --repo-url are only for job.open: give --input for %s", r.Action)
+		return nil, usage(
+			"--objective, --template and --repo-url are only for job.open: give --input for %s",
+			r.Action,
+		)
 	case hasJob:
 		return job, nil
 	}
@@ -117,7 +122,11 @@ type terms struct {
 
 // purchase returns what the flags allow. It asks whether to do verb, and says next. Without --yes whoever is asked decides
 // about price and input, seeing both.
-func (t *terms) purchase(std *streams, capabilities *boxoffice.Capabilities, verb, next string) (client.Purchase, error) {
+func (t *terms) purchase(
+	std *streams,
+	capabilities *boxoffice.Capabilities,
+	verb, next string,
+) (client.Purchase, error) {
 	var purchase client.Purchase
 	var err error
 	asset := capabilities.Payment.Asset
@@ -174,10 +183,16 @@ func (cmd *buyCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if err != nil {
 		return err
 	}
-	return cmd.pay(ctx, s, std, needsToken|makesToken, func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
-		purchase.Input, purchase.RequestKey = input, key
-		return c.Buy(ctx, purchase)
-	})
+	return cmd.pay(
+		ctx,
+		s,
+		std,
+		needsToken|makesToken,
+		func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
+			purchase.Input, purchase.RequestKey = input, key
+			return c.Buy(ctx, purchase)
+		},
+	)
 }
 
 type payCmd struct {
@@ -191,9 +206,15 @@ func (cmd *payCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if err != nil {
 		return err
 	}
-	return cmd.pay(ctx, s, std, needsToken, func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
-		return c.Pay(ctx, id, purchase)
-	})
+	return cmd.pay(
+		ctx,
+		s,
+		std,
+		needsToken,
+		func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
+			return c.Pay(ctx, id, purchase)
+		},
+	)
 }
 
 type payer func(context.Context, *client.Client, client.Purchase) (boxoffice.Status, error)

@@ -168,7 +168,8 @@ func report(w io.Writer, asJSON bool, err error) {
 		}
 	}
 	fmt.Fprintln(w, "boxoffice:", printable(err.Error()))
-	if shortfall, ok := errors.AsType[*client.ShortfallError](err); ok && strings.Contains(shortfall.What, "allowance") {
+	if shortfall, ok := errors.AsType[*client.ShortfallError](err); ok &&
+		strings.Contains(shortfall.What, "allowance") {
 		fmt.Fprintln(w, "Run boxoffice approve once, and buy again.")
 	}
 }

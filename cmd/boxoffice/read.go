@@ -29,12 +29,23 @@ func (*capabilitiesCmd) Run(ctx context.Context, s *Settings, std *streams) erro
 		payment := capabilities.Payment
 		p.line("Service", "%s", payment.ServiceName)
 		p.line("Network", "%s", payment.Network)
-		p.line("Token", "%s, %s (%d decimals)", payment.Asset.Symbol, lowerHex(payment.Asset.Address), payment.Asset.Decimals)
+		p.line(
+			"Token",
+			"%s, %s (%d decimals)",
+			payment.Asset.Symbol,
+			lowerHex(payment.Asset.Address),
+			payment.Asset.Decimals,
+		)
 		p.line("Pay to", "%s", lowerHex(payment.PayTo))
 		p.gap()
 		p.row("ACTION", "PRICE", "QUOTE LIVES", "LIMITS")
 		for _, policy := range capabilities.Actions {
-			p.row(policy.Action, price(policy.Payment, &capabilities), span(time.Duration(policy.QuoteTTLSeconds)*time.Second), limits(capabilities.Limits.Actions[policy.Action]))
+			p.row(
+				policy.Action,
+				price(policy.Payment, &capabilities),
+				span(time.Duration(policy.QuoteTTLSeconds)*time.Second),
+				limits(capabilities.Limits.Actions[policy.Action]),
+			)
 		}
 		if capabilities.Launches == nil {
 			return
@@ -56,7 +67,14 @@ func limits(l boxoffice.ActionLimits) string {
 		list = append(list, fmt.Sprintf("%d to %d runs, each at the price", l.MinRuns, l.MaxRuns))
 	}
 	if l.MinJobIntervalMinutes > 0 {
-		list = append(list, fmt.Sprintf("every %dm (jobs) or %dm (oracles) at most", l.MinJobIntervalMinutes, l.MinOracleIntervalMinutes))
+		list = append(
+			list,
+			fmt.Sprintf(
+				"every %dm (jobs) or %dm (oracles) at most",
+				l.MinJobIntervalMinutes,
+				l.MinOracleIntervalMinutes,
+			),
+		)
 	}
 	return strings.Join(list, "; ")
 }
@@ -106,7 +124,12 @@ func (cmd *orderCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	return errors.Join(outcome, s.result(std, func(p *page) { p.status(&status, symbols) }))
 }
 
-func (cmd *orderCmd) watch(ctx context.Context, c *client.Client, id boxoffice.UUID, std *streams) (status boxoffice.Status, outcome, err error) {
+func (cmd *orderCmd) watch(
+	ctx context.Context,
+	c *client.Client,
+	id boxoffice.UUID,
+	std *streams,
+) (status boxoffice.Status, outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmd.Timeout)
 	defer cancel()
 	var last boxoffice.State
@@ -147,7 +170,13 @@ func (cmd *jobsCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if err != nil {
 		return err
 	}
-	query := client.JobQuery{State: boxoffice.JobState(cmd.State), Template: cmd.Template, LaunchKind: cmd.LaunchKind, Limit: cmd.Limit, Cursor: cmd.Cursor}
+	query := client.JobQuery{
+		State:      boxoffice.JobState(cmd.State),
+		Template:   cmd.Template,
+		LaunchKind: cmd.LaunchKind,
+		Limit:      cmd.Limit,
+		Cursor:     cmd.Cursor,
+	}
 	var jobs []boxoffice.Job
 	var bodies [][]byte
 	for {
@@ -174,7 +203,13 @@ func (cmd *jobsCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	return s.result(std, func(p *page) {
 		p.row("JOB", "STATE", "TEMPLATE", "CREATED", "OBJECTIVE")
 		for _, job := range jobs {
-			p.row(string(job.ID), string(job.State), job.Template, distance(job.CreatedAt.Time().Sub(p.now)), short(job.Objective))
+			p.row(
+				string(job.ID),
+				string(job.State),
+				job.Template,
+				distance(job.CreatedAt.Time().Sub(p.now)),
+				short(job.Objective),
+			)
 		}
 	})
 }
@@ -214,7 +249,14 @@ type reading struct {
 	ID string `arg:"" help:"Its id."`
 }
 
-func show[T any](ctx context.Context, s *Settings, std *streams, text string, get func(*client.Client, context.Context, boxoffice.UUID) (T, error), human func(*page, *T)) error {
+func show[T any](
+	ctx context.Context,
+	s *Settings,
+	std *streams,
+	text string,
+	get func(*client.Client, context.Context, boxoffice.UUID) (T, error),
+	human func(*page, *T),
+) error {
 	id, err := orderID(text)
 	if err != nil {
 		return err
@@ -252,7 +294,11 @@ func (cmd *oracleCmd) Run(ctx context.Context, s *Settings, std *streams) error 
 			p.line("Tally", "%d × %s", votes.Votes, votes.Choice)
 		}
 		for _, member := range oracle.Members {
-			p.line(fmt.Sprintf("Member %d", member.Number), "%s", says(string(member.State), member.Choice, member.Summary, member.Reason))
+			p.line(
+				fmt.Sprintf("Member %d", member.Number),
+				"%s",
+				says(string(member.State), member.Choice, member.Summary, member.Reason),
+			)
 		}
 		p.times(oracle.CreatedAt, oracle.UpdatedAt)
 	})

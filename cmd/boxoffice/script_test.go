@@ -108,7 +108,14 @@ func play(t *testing.T, dir string, world *servertest.World) {
 			// into the environment.
 			"newwallet": func(ts *testscript.TestScript, _ bool, _ []string) {
 				key := world.NewKey()
-				ts.Check(world.Chain.Fund(t.Context(), crypto.PubkeyToAddress(key.PublicKey), devchain.Ether(1), devchain.Ether(1)))
+				ts.Check(
+					world.Chain.Fund(
+						t.Context(),
+						crypto.PubkeyToAddress(key.PublicKey),
+						devchain.Ether(1),
+						devchain.Ether(1),
+					),
+				)
 				ts.Setenv("BOXOFFICE_PRIVATE_KEY", hex.EncodeToString(crypto.FromECDSA(key)))
 			},
 		},

@@ -136,7 +136,11 @@ func (s *Settings) token(std *streams, create bool) (requestToken, error) {
 	if secret, err = readToken(path); err != nil { // it may be another process's
 		return requestToken{}, err
 	}
-	fmt.Fprintf(std.err, "Made a request token in %s. Whoever has it sees your orders; without it nobody does.\n", path)
+	fmt.Fprintf(
+		std.err,
+		"Made a request token in %s. Whoever has it sees your orders; without it nobody does.\n",
+		path,
+	)
 	return requestToken{secret, path, true}, nil
 }
 

@@ -37,7 +37,9 @@ func (s *Settings) key(std *streams) (client.Signer, error) {
 	case text != "":
 		key, err := crypto.HexToECDSA(strings.TrimPrefix(text, "0x"))
 		if err != nil {
-			return nil, usage("BOXOFFICE_PRIVATE_KEY must be a private key of 64 hex characters") // the error could repeat it
+			return nil, usage(
+				"BOXOFFICE_PRIVATE_KEY must be a private key of 64 hex characters",
+			) // the error could repeat it
 		}
 		return client.KeySigner(key), nil
 	case s.Keystore == "":
@@ -127,9 +129,17 @@ func (cmd *approveCmd) Run(ctx context.Context, s *Settings, std *streams) error
 	case err != nil:
 		return fmt.Errorf("--rpc-url: %w", err)
 	case !id.IsUint64() || x402.Network(id.Uint64()) != capabilities.Payment.Network:
-		return &client.MismatchError{Field: "capabilities/payment/network", Want: "eip155:" + id.String() + ", which --rpc-url is", Got: capabilities.Payment.Network}
+		return &client.MismatchError{
+			Field: "capabilities/payment/network",
+			Want:  "eip155:" + id.String() + ", which --rpc-url is",
+			Got:   capabilities.Payment.Network,
+		}
 	case len(s.Asset) > 0 && !slices.Contains(s.Asset, asset.Address):
-		return &client.MismatchError{Field: "capabilities/payment/asset", Want: "that of --asset", Got: lowerHex(asset.Address)}
+		return &client.MismatchError{
+			Field: "capabilities/payment/asset",
+			Want:  "that of --asset",
+			Got:   lowerHex(asset.Address),
+		}
 	}
 	allowance, err := client.Allowance(ctx, chain, asset.Address, signer.Address())
 	if err != nil {
@@ -154,7 +164,10 @@ func (cmd *approveCmd) Run(ctx context.Context, s *Settings, std *streams) error
 
 func (s *Settings) approval(std *streams, symbol string, token, owner common.Address, tx *common.Hash) error {
 	if s.JSON {
-		return writeJSON(std.out, map[string]any{"asset": token, "owner": owner, "approved": true, "transactionHash": tx})
+		return writeJSON(
+			std.out,
+			map[string]any{"asset": token, "owner": owner, "approved": true, "transactionHash": tx},
+		)
 	}
 	p := newPage(std.out)
 	p.line("Approved", "Permit2 may move the %s of %s", symbol, owner)

@@ -323,7 +323,7 @@ func TestPaymentRejectedTellsX402Clients(t *testing.T) {
 // Every code of the table is answered with its status and its Retry-After, and
 // whatever the flow wraps around or below it stays in the log.
 func TestProblemsAreAnsweredByTheTable(t *testing.T) {
-	for _, info := range boxoffice.Codes {
+	for _, info := range boxoffice.Codes() {
 		if info.Code == boxoffice.MethodNotAllowed {
 			continue // belongs to no operation of the document
 		}

@@ -201,7 +201,7 @@ func TestWorkIsAsDocumented(t *testing.T) {
 	s.shelf = shelf{
 		listed: []work.Job{plain, blocked, delivered, failed},
 		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, Question: "?", PanelSize: 5, Options: []string{"a", "b"},
-			Answer: &boxoffice.Verdict{Choice: "a", Votes: 3, Of: 5}, Tally: []boxoffice.Votes{{Choice: "a", Votes: 3}},
+			Answer: &boxoffice.PanelAnswer{Choice: "a", Votes: 3, Of: 5}, Tally: []boxoffice.Votes{{Choice: "a", Votes: 3}},
 			Members: []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone, Choice: "a", Summary: "so", EndedAt: &next}}}},
 		workflows: work.Workflow{Workflow: boxoffice.Workflow{ID: anyID, State: boxoffice.JobQueued, Shape: "dag", JobID: anyID,
 			Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research", After: []string{}, State: boxoffice.NodeDone, Summary: "so"}}}},

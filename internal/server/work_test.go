@@ -171,7 +171,7 @@ func TestOraclesAndSchedulesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if oracle.State == boxoffice.JobCompleted && schedule.RunsLeft == 1 {
-			if *oracle.Answer != (boxoffice.Verdict{Choice: "yes", Votes: 5, Of: 5}) {
+			if *oracle.Answer != (boxoffice.PanelAnswer{Choice: "yes", Votes: 5, Of: 5}) {
 				t.Errorf("%+v", oracle)
 			}
 			if job := watch(t, buyer, schedule.LastRuns[0].ID); job.State != boxoffice.JobCompleted || job.Objective != "Look again" {

@@ -78,9 +78,9 @@ func BlockedReason(nodes []Node) string {
 
 // PanelStep is what follows from how the members of a panel stand.
 type PanelStep struct {
-	Replacements  int                // members to be added
-	Answer        *boxoffice.Verdict // when the whole panel answered
-	BlockedReason string             // when it never will
+	Replacements  int                    // members to be added
+	Answer        *boxoffice.PanelAnswer // when the whole panel answered
+	BlockedReason string                 // when it never will
 }
 
 // MaxReplacements is how many members of a panel may be replaced.
@@ -99,7 +99,7 @@ func AdvancePanel(size int, options []string, members []Node) PanelStep {
 	}
 	if answered >= size {
 		votes := Tally(options, members)[0]
-		return PanelStep{Answer: &boxoffice.Verdict{Choice: votes.Choice, Votes: votes.Votes, Of: size}}
+		return PanelStep{Answer: &boxoffice.PanelAnswer{Choice: votes.Choice, Votes: votes.Votes, Of: size}}
 	}
 	missing := size - answered - busy
 	step := PanelStep{Replacements: max(0, min(missing, size+MaxReplacements(size)-len(members)))}

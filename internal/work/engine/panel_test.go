@@ -31,7 +31,7 @@ func TestOracle(t *testing.T) {
 	if err := oracle.Validate(); err != nil {
 		t.Error(err)
 	}
-	if *oracle.Answer != (boxoffice.Verdict{Choice: "yes", Votes: 4, Of: 5}) || len(oracle.Members) != 7 ||
+	if *oracle.Answer != (boxoffice.PanelAnswer{Choice: "yes", Votes: 4, Of: 5}) || len(oracle.Members) != 7 ||
 		!slices.Equal(oracle.Tally, []boxoffice.Votes{{Choice: "yes", Votes: 4}, {Choice: "no", Votes: 1}}) {
 		t.Errorf("%+v", oracle.Oracle)
 	}
@@ -58,7 +58,7 @@ func TestOracleOfFreeText(t *testing.T) {
 				return vote(test.said[task.Panel.Member])
 			}))
 			oracle := until(p, id, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
-			if !slices.Equal(oracle.Tally, test.want) || *oracle.Answer != (boxoffice.Verdict{Choice: test.want[0].Choice, Votes: 3, Of: 5}) {
+			if !slices.Equal(oracle.Tally, test.want) || *oracle.Answer != (boxoffice.PanelAnswer{Choice: test.want[0].Choice, Votes: 3, Of: 5}) {
 				t.Errorf("%+v, %+v", oracle.Tally, oracle.Answer)
 			}
 			if member := oracle.Members[0]; member.Choice != test.said[0] {
