@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"internal/payment/remote":    {"", "x402", "internal/payment", "internal/crash"},
 	"internal/facilitator":       {"", "x402", "internal/payment"},
 	"internal/work":              {""},
-	"internal/work/workspace":    {},
+	"internal/work/workspace":    {""},
 	"internal/work/agent":        {"", "internal/strictjson", "internal/work", "internal/work/workspace"},
 	"internal/work/delivery":     {"", "internal/work", "internal/work/workspace"},
 	"internal/work/engine":       {"", "internal/work", "internal/work/agent", "internal/work/workspace"}, // delivers through an interface of its own
