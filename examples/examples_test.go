@@ -2,6 +2,7 @@
 package examples_test
 
 import (
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +45,10 @@ func do(t *testing.T, argv []string, task agent.Task) (agent.Answer, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command, err := agent.NewCommand(agent.CommandConfig{Argv: argv, Timeout: time.Minute, MaxMemory: 256 << 20, Scratch: t.TempDir()})
+	command, err := agent.NewCommand(agent.CommandConfig{
+		Argv: argv, Timeout: time.Minute, Grace: time.Second, MaxOutput: 1 << 20, MaxLog: 64 << 10, MaxMemory: 256 << 20,
+		Scratch: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/work/delivery"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/accounts/keystore"
@@ -178,7 +177,7 @@ func Default() Config {
 		},
 		Delivery: DeliveryConfig{
 			AllowedHosts: []string{}, Credentials: map[string]CredentialConfig{}, PullRequest: []string{}, Env: []string{},
-			Author: delivery.DefaultAuthor, Timeout: seconds(120),
+			Author: "Boxoffice <boxoffice@localhost>", Timeout: seconds(120),
 		},
 		Log: LogConfig{Level: "info", Format: "text"},
 	}
@@ -311,7 +310,7 @@ func Sample() ([]byte, error) {
 	config.Agents = map[string]AgentConfig{
 		"default": {
 			Command: []string{"/usr/local/bin/agent"}, Env: []string{"AGENT_KEY"}, Writable: []string{"/var/cache/agent"},
-			MaxMemory: 4 << 30, Confined: true, Timeout: Duration(defaultAgentTimeout), MaxOutput: 1 << 20,
+			MaxMemory: 4 << 30, Confined: true, Timeout: Duration(agentTimeout), MaxOutput: 1 << 20,
 		},
 		"audit": {URL: "https://agents.example/audit", SecretEnv: "AUDIT_SECRET", Callback: true},
 	}

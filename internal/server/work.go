@@ -64,6 +64,7 @@ func openGit(o Options) (*delivery.Git, error) {
 	config := delivery.Config{
 		Dir: o.Work.Dir, BaseURL: o.BaseURL, AllowedHosts: o.Delivery.AllowedHosts, PullRequest: o.Delivery.PullRequest,
 		Author: o.Delivery.Author, Timeout: time.Duration(o.Delivery.Timeout), Now: o.Now,
+		MaxFiles: deliveryMaxFiles, MaxBytes: deliveryMaxBytes, MaxReads: deliveryMaxReads,
 		Credentials: map[string]delivery.Credential{},
 	}
 	for host, credential := range o.Delivery.Credentials {
@@ -81,19 +82,18 @@ func openGit(o Options) (*delivery.Git, error) {
 	return delivery.New(config)
 }
 
-// defaultAgentTimeout is how long an agent may take that has no timeout of its own.
-const defaultAgentTimeout = 30 * time.Minute
-
-// agents makes a runner of each agent, and the handler of their later answers.
+// agents returns the runner of each agent, and sets the handler of the results that agents send later.
 func (w *works) agents(o Options, mailbox agent.Mailbox) (map[string]agent.Runner, error) {
 	runners := map[string]agent.Runner{}
-	var secrets []agent.Secret
+	var later []*agent.HTTP
 	for template, c := range o.Agents {
-		timeout := cmp.Or(time.Duration(c.Timeout), defaultAgentTimeout)
+		timeout := cmp.Or(time.Duration(c.Timeout), agentTimeout)
+		maxOutput := cmp.Or(c.MaxOutput, agentMaxOutput)
 		if c.URL == "" {
 			command, err := agent.NewCommand(agent.CommandConfig{
-				Argv: c.Command, Timeout: timeout, MaxOutput: c.MaxOutput, MaxMemory: c.MaxMemory, Env: c.Env,
-				Writable: c.Writable, Hidden: o.secretFiles(), Confined: c.Confined, Log: o.Log,
+				Argv: c.Command, Timeout: timeout, Grace: agentGrace, MaxOutput: maxOutput, MaxLog: agentMaxLog,
+				MaxMemory: c.MaxMemory, Env: c.Env, Writable: c.Writable, Hidden: o.secretFiles(),
+				Confined: c.Confined, Log: o.Log,
 			})
 			if err != nil {
 				return nil, fmt.Errorf("agents.%s: %w", template, err)
@@ -105,17 +105,20 @@ func (w *works) agents(o Options, mailbox agent.Mailbox) (map[string]agent.Runne
 		if err != nil {
 			return nil, fmt.Errorf("agents.%s: %s in the environment: %w", template, c.SecretEnv, err)
 		}
-		config := agent.HTTPConfig{URL: c.URL, Secret: secret, Timeout: timeout, MaxOutput: c.MaxOutput, Now: o.Now}
+		config := agent.HTTPConfig{URL: c.URL, Secret: secret, Timeout: timeout, MaxOutput: maxOutput, Now: o.Now}
 		if c.Callback {
 			config.Callback, config.Mailbox = o.BaseURL+"/callbacks", mailbox
-			secrets = append(secrets, secret)
 		}
-		if runners[template], err = agent.NewHTTP(config); err != nil {
+		runner, err := agent.NewHTTP(config)
+		if err != nil {
 			return nil, fmt.Errorf("agents.%s: %w", template, err)
 		}
+		if runners[template] = runner; c.Callback {
+			later = append(later, runner)
+		}
 	}
-	if len(secrets) > 0 {
-		w.callbacks = agent.NewCallbacks(agent.CallbacksConfig{Secrets: secrets, Mailbox: mailbox, Now: o.Now})
+	if len(later) > 0 {
+		w.callbacks = agent.NewCallbacks(later...)
 	}
 	return runners, nil
 }

@@ -49,6 +49,22 @@ type CredentialConfig struct {
 	PasswordEnv string `toml:"password_env" comment:"The environment variable with the password or token."`
 }
 
+// The defaults of keys that an agent's table may leave out.
+const (
+	agentTimeout   = 30 * time.Minute
+	agentMaxOutput = 1 << 20 // bytes
+)
+
+// Limits that are not configured.
+const (
+	agentGrace  = 5 * time.Second // from SIGTERM to SIGKILL
+	agentMaxLog = 64 << 10        // bytes of an agent's log that are kept
+
+	deliveryMaxFiles = 50_000  // in what is cloned or committed
+	deliveryMaxBytes = 1 << 30 // in what is cloned or committed
+	deliveryMaxReads = 16      // clients of git that are served at once
+)
+
 // leastLease is longer than the agents of a process that was killed may take to
 // end: when the lease is over another begins in their workspace.
 const leastLease = Duration(10 * time.Second)

@@ -2,56 +2,46 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
-	"time"
+	"slices"
 
 	"boxoffice"
 	"boxoffice/internal/work"
 )
 
-// Mailbox keeps what agents answered later. A mailbox over the database lets
-// the answer reach a run in another process, or one that began after a restart.
-// Ids tell nothing of the work and are never reused for another task.
+// Mailbox keeps the results that agents send later. If it is kept in a database, a result reaches a run of another
+// process, or a run that began after a restart. An id reveals nothing about the work and never names another task.
 type Mailbox interface {
-	// Open makes a box for the answer to a task of a node, unless there is one, and
-	// returns the answer that is in it, if any. The box is there until the run of
-	// the node is over.
+	// Open creates a box for the result of a node's task, unless there is one, and returns the result in it, if any. The
+	// box exists until the run of the node is over.
 	Open(ctx context.Context, id string, of boxoffice.UUID, node string) (kept []byte, err error)
-	// Put keeps an answer under an id, unless there is one, and returns the one
-	// that is kept, or work.ErrNotFound if there is no box.
-	Put(ctx context.Context, id string, answer []byte) (kept []byte, err error)
-	// Wait returns the answer that is kept under an id, when there is one.
-	Wait(ctx context.Context, id string) (answer []byte, err error)
+	// Put keeps a result under an id, unless the box has one, and returns the result that is kept. It returns
+	// work.ErrNotFound if there is no box.
+	Put(ctx context.Context, id string, result []byte) (kept []byte, err error)
+	// Wait waits until a result is kept under an id, and returns it.
+	Wait(ctx context.Context, id string) (result []byte, err error)
 }
 
-// CallbacksConfig is what a Callbacks needs.
-type CallbacksConfig struct {
-	Secrets []Secret // of every HTTP agent
-	Mailbox Mailbox
-	MaxBody int64            // bytes; 0: 1 MiB
-	Now     func() time.Time // nil: time.Now
-}
+// Callbacks is the handler of POST /callbacks/{id}, to which HTTP agents send results later. The body is a result. It
+// is signed like the task, with the task's webhook-id, which is {id}. So a result cannot be used for another task.
+//
+//	204  the result is kept, also if it was sent before
+//	400  it is no result
+//	401  it is not signed, or its timestamp is too old
+//	404  there is no such task, or its run is over
+//	409  another result was sent before
+//	413  it is larger than the agent's MaxOutput
+type Callbacks struct{ agents []*HTTP }
 
-// Callbacks is the handler of POST /callbacks/{id}, where HTTP agents answer
-// later. The body is an Answer, signed like the task was and with the task's
-// webhook-id, which is {id}; so an answer can't be used for another task. Its
-// statuses: 204 kept, also if the same is sent again; 400 not an answer; 401
-// not signed, or too old; 404 no such task, or its run is over; 409 answered
-// otherwise before.
-type Callbacks struct{ CallbacksConfig }
-
-// NewCallbacks returns the handler.
-func NewCallbacks(config CallbacksConfig) *Callbacks {
-	if config.MaxBody == 0 {
-		config.MaxBody = 1 << 20
-	}
-	if config.Now == nil {
-		config.Now = time.Now
-	}
-	return &Callbacks{config}
+// NewCallbacks returns the handler of the agents' callbacks.
+func NewCallbacks(agents ...*HTTP) *Callbacks {
+	// Agents may share a secret. Then the largest limit holds for all of them.
+	largest := func(a, b *HTTP) int { return cmp.Compare(b.MaxOutput, a.MaxOutput) }
+	return &Callbacks{slices.SortedFunc(slices.Values(agents), largest)}
 }
 
 func (c *Callbacks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -71,31 +61,32 @@ func (c *Callbacks) take(w http.ResponseWriter, r *http.Request) (status int, de
 		return http.StatusMethodNotAllowed, "must be POST"
 	}
 	id := r.PathValue("id")
-	secret, ok := c.owner(id)
-	if !ok {
+	at := slices.IndexFunc(c.agents, func(agent *HTTP) bool { return agent.Secret.owns(id) })
+	if at < 0 {
 		return http.StatusNotFound, noSuchTask
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.MaxBody))
+	agent := c.agents[at]
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, agent.MaxOutput))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return http.StatusRequestEntityTooLarge, "the answer is too large"
 	}
 	if err != nil {
 		return http.StatusBadRequest, "the answer could not be read"
 	}
-	signed, err := secret.Verify(r.Header, c.Now(), body)
+	signed, err := agent.Secret.Verify(r.Header, agent.Now(), body)
 	switch {
 	case err != nil:
 		return http.StatusUnauthorized, err.Error()
 	case signed != id:
 		return http.StatusUnauthorized, "webhook-id must be that of the task"
 	}
-	// Whether a choice is needed, and which, is seen where the task is known.
+	// Only the run knows whether its task has a panel and which choices are valid, so both forms are accepted here.
 	if _, err := decodeAnswer(body, nil); err != nil {
 		if _, err := decodeAnswer(body, &Panel{}); err != nil {
 			return http.StatusBadRequest, err.Error()
 		}
 	}
-	kept, err := c.Mailbox.Put(r.Context(), id, body)
+	kept, err := agent.Mailbox.Put(r.Context(), id, body)
 	switch {
 	case errors.Is(err, work.ErrNotFound):
 		return http.StatusNotFound, noSuchTask
@@ -105,13 +96,4 @@ func (c *Callbacks) take(w http.ResponseWriter, r *http.Request) (status int, de
 		return http.StatusConflict, "the task was answered otherwise before"
 	}
 	return http.StatusNoContent, ""
-}
-
-func (c *Callbacks) owner(id string) (Secret, bool) {
-	for _, secret := range c.Secrets {
-		if secret.owns(id) {
-			return secret, true
-		}
-	}
-	return Secret{}, false
 }

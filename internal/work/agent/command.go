@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,50 +9,46 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"boxoffice/internal/strictjson"
 	"boxoffice/internal/work/workspace"
 )
 
 // CommandConfig describes an agent that is a program of this machine.
 type CommandConfig struct {
-	Argv      []string      // the program, looked up in PATH, and its arguments; no shell
+	Argv      []string      // the program, looked up in PATH, and its arguments; no shell reads them
 	Timeout   time.Duration // from start to end
-	Grace     time.Duration // from SIGTERM to SIGKILL; 0: 5 s
-	MaxOutput int64         // bytes of standard output; 0: 1 MiB
-	MaxLog    int           // bytes kept of the end of standard error; 0: 64 KiB
-	MaxMemory int64         // bytes of memory that its processes hold together, looked at four times a second; 0: no limit
-	Env       []string      // names of further environment variables that it is given
+	Grace     time.Duration // from SIGTERM to SIGKILL
+	MaxOutput int64         // bytes of standard output
+	MaxLog    int           // bytes that are kept of the end of standard error
+	MaxMemory int64         // bytes of memory that its processes hold together; 0: no limit
+	Env       []string      // names of further environment variables that it gets
 	Writable  []string      // further absolute paths in which it may write, such as a cache
-	Hidden    []string      // absolute paths whose files it can't read, but for its workspace: the service's data and configuration
-	Scratch   string        // where its home and temporary folders are made; "": the system's temporary folder
-	Confined  bool          // refuse to run where the kernel can't confine it
-	Log       *slog.Logger  // warned once if agents run unconfined; nil: slog.Default
+	Hidden    []string      // absolute paths whose files it must not read: the service's data and configuration
+	Scratch   string        // where its home and temporary folders are created; "": the system's temporary folder
+	Confined  bool          // refuse to run where the kernel cannot confine it
+	Log       *slog.Logger  // gets one warning if agents run unconfined
 }
 
 // Command is a Runner of a program of this machine.
 //
-// The program runs in the workspace, in a session of its own. Its environment
-// holds PATH, LANG, HOME and TMPDIR, of which the last two are empty folders
-// that are removed when it ends, and the names of Config.Env; it inherits no
-// other file than its three standard ones. When it ends, when its time is up or
-// when the service dies, every process that it left is killed.
+// The program runs in the workspace, in a session of its own. Its environment holds PATH, LANG, HOME, TMPDIR and the
+// variables that CommandConfig.Env names. HOME and TMPDIR are empty folders, which are removed when it ends. It
+// inherits no file except its three standard ones. When it ends, when its time is up or when the service dies, every
+// process that it left is killed.
 //
-// On Linux with Landlock it can write nowhere but in the workspace, HOME,
-// TMPDIR and Config.Writable, can't read Config.Hidden, can't look into or
-// signal processes that are not its own, and can't gain privileges. Landlock
-// does not rule over the modes, owners and times of files, over the network, or
-// over what others do for the program when it asks them through a socket; run
-// the service as a user of its own. Root's capabilities are given up. Elsewhere
-// than on Linux with Landlock, see Confinement, none of this holds, and
-// elsewhere than on Linux a process that left the agent's session is not found.
+// On Linux with Landlock it can write only in the workspace, HOME, TMPDIR and CommandConfig.Writable. It cannot read
+// CommandConfig.Hidden, except for its workspace. It cannot inspect or signal processes other than its own, and cannot
+// gain privileges. Root's capabilities are given up. Landlock does not control modes, owners and times of files, the
+// network, and what other processes do when the program asks them through a socket. So run the service as a user of
+// its own. On other systems nothing of this holds, see Confinement, and a process that left the agent's session is not
+// killed.
 //
-// What an agent leaves in the workspace is not to be trusted. Whoever runs git
-// there must not use its .git: hooks, filters and commands of its configuration
-// would run outside of these walls.
+// Do not trust what an agent leaves in the workspace. Git must not use the .git in it, because git would run hooks,
+// filters and commands of its configuration without confinement.
 type Command struct {
 	CommandConfig
 	program string
@@ -64,10 +59,10 @@ func NewCommand(config CommandConfig) (*Command, error) {
 	switch {
 	case len(config.Argv) == 0 || config.Argv[0] == "":
 		return nil, errors.New("agent: command: is required")
-	case config.Timeout <= 0:
-		return nil, errors.New("agent: timeout: must be positive")
-	case config.Grace < 0 || config.MaxOutput < 0 || config.MaxLog < 0 || config.MaxMemory < 0:
-		return nil, errors.New("agent: limits must not be negative")
+	case config.Timeout <= 0 || config.Grace <= 0 || config.MaxOutput <= 0 || config.MaxLog <= 0:
+		return nil, errors.New("agent: timeout and limits must be positive")
+	case config.MaxMemory < 0:
+		return nil, errors.New("agent: the limit of memory must not be negative")
 	}
 	for _, name := range config.Env {
 		switch {
@@ -77,7 +72,7 @@ func NewCommand(config CommandConfig) (*Command, error) {
 			return nil, fmt.Errorf("agent: env: %s is the service's own", name)
 		}
 	}
-	for _, path := range append(append([]string{}, config.Writable...), config.Hidden...) {
+	for _, path := range slices.Concat(config.Writable, config.Hidden) {
 		if !filepath.IsAbs(path) {
 			return nil, fmt.Errorf("agent: %q: must be an absolute path", path)
 		}
@@ -89,19 +84,7 @@ func NewCommand(config CommandConfig) (*Command, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agent: command: %w", err)
 	}
-	if config.Grace == 0 {
-		config.Grace = 5 * time.Second
-	}
-	if config.MaxOutput == 0 {
-		config.MaxOutput = 1 << 20
-	}
-	if config.MaxLog == 0 {
-		config.MaxLog = 64 << 10
-	}
-	if config.Log == nil {
-		config.Log = slog.Default()
-	}
-	if confinement := Confinement(); confinement == "" {
+	if Confinement() == "" {
 		if config.Confined {
 			return nil, errors.New("agent: this system can't confine agents")
 		}
@@ -113,7 +96,7 @@ func NewCommand(config CommandConfig) (*Command, error) {
 // The reasons for which a run is stopped.
 var (
 	errTime   = &Failure{Kind: TimedOut, Retryable: true}
-	errOutput = &Failure{Kind: TooMuch, Retryable: true}
+	errOutput = &Failure{Kind: TooMuchOutput, Retryable: true}
 )
 
 // Run implements Runner.
@@ -123,8 +106,8 @@ func (c *Command) Run(ctx context.Context, dir string, task Task) (Report, error
 	if err != nil {
 		return report, err
 	}
-	if err := realFolder(dir); err != nil {
-		return report, err
+	if err := workspace.Check(dir); err != nil {
+		return report, fmt.Errorf("agent: %w", err)
 	}
 	scratch, err := os.MkdirTemp(c.Scratch, "boxoffice-agent-")
 	if err == nil {
@@ -134,7 +117,7 @@ func (c *Command) Run(ctx context.Context, dir string, task Task) (Report, error
 		return report, fmt.Errorf("agent: scratch: %w", err)
 	}
 	defer workspace.Remove(scratch)
-	order, err := c.order(dir, scratch)
+	startup, err := c.startup(dir, scratch)
 	if err != nil {
 		return report, err
 	}
@@ -143,14 +126,17 @@ func (c *Command) Run(ctx context.Context, dir string, task Task) (Report, error
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	agent, err := start(order)
+	agent, err := start(startup)
 	if err != nil {
 		return report, fmt.Errorf("agent: %w", err)
 	}
 	ended := context.AfterFunc(ctx, agent.stop)
 	defer ended()
 
-	go feed(agent.stdin, document)
+	go func() {
+		agent.stdin.Write(append(document, '\n')) // an agent may end without reading its task
+		agent.stdin.Close()
+	}()
 	log := &tail{most: c.MaxLog}
 	logged := make(chan struct{})
 	go func() {
@@ -160,8 +146,7 @@ func (c *Command) Run(ctx context.Context, dir string, task Task) (Report, error
 	}()
 	output := make(chan []byte, 1)
 	go func() {
-		// Closing at once is what stops a program that writes without end.
-		defer agent.stdout.Close()
+		defer agent.stdout.Close() // at once, so that a program which writes without end gets an error
 		document, complete, _ := readMost(agent.stdout, c.MaxOutput)
 		if !complete {
 			stop(errOutput)
@@ -180,16 +165,17 @@ func (c *Command) Run(ctx context.Context, dir string, task Task) (Report, error
 	if !end.signaled() && end.Error == "" {
 		report.ExitCode = end.Exit
 	}
-	if err := c.judge(ctx, end, report.Log); err != nil {
+	if err := c.failure(ctx, end, report.Log); err != nil {
 		return report, err
 	}
 	report.Answer, err = accept(dir, document, task.Panel)
 	return report, err
 }
 
-// judge turns the way in which an agent ended into an error, or into none.
-func (c *Command) judge(ctx context.Context, end ending, log []byte) error {
-	last := line(string(bytes.TrimSpace(log)))
+// failure returns the error of a run from the way in which the agent ended. It returns nil if the agent exited with 0
+// in time.
+func (c *Command) failure(ctx context.Context, end ending, log []byte) error {
+	last := lastLine(string(log))
 	if end.Memory {
 		return &Failure{Kind: OutOfMemory, Detail: fmt.Sprintf("more than %d bytes", c.MaxMemory)}
 	}
@@ -198,10 +184,10 @@ func (c *Command) judge(ctx context.Context, end ending, log []byte) error {
 		if !ok {
 			return fmt.Errorf("agent: %w", cause)
 		}
-		// An agent that ended well before the end reached it did answer.
+		// An agent that exited with 0 before the signal reached it has done its work.
 		if failure.Kind != TimedOut || end.Stopped || end.signaled() || end.Exit != 0 {
 			explained := *failure
-			if explained.Detail = last; failure.Kind == TooMuch {
+			if explained.Detail = last; failure.Kind == TooMuchOutput {
 				explained.Detail = fmt.Sprintf("more than %d bytes", c.MaxOutput)
 			}
 			return &explained
@@ -214,45 +200,12 @@ func (c *Command) judge(ctx context.Context, end ending, log []byte) error {
 		signal := syscall.Signal(end.Signal)
 		return &Failure{Kind: Signaled, Code: end.Signal, Detail: join(signal.String(), last), Retryable: true}
 	case end.Exit != 0:
-		return &Failure{Kind: Exited, Code: end.Exit, Detail: last, Retryable: !hopeless[end.Exit]}
+		return &Failure{Kind: Exited, Code: end.Exit, Detail: last, Retryable: !finalExitCodes[end.Exit]}
 	}
 	return nil
 }
 
-func join(a, b string) string {
-	if b == "" {
-		return a
-	}
-	return a + ": " + b
-}
-
-// accept reads an answer and writes its files.
-func accept(workspace string, document []byte, panel *Panel) (Answer, error) {
-	answer, err := decodeAnswer(document, panel)
-	if err != nil {
-		detail := err.Error()
-		if field, ok := errors.AsType[*strictjson.Error](err); ok {
-			detail = join(field.Pointer, field.Message)
-			if field.Pointer == "" {
-				detail = field.Message
-			}
-		}
-		return Answer{}, &Failure{Kind: BadAnswer, Detail: detail, Retryable: true}
-	}
-	if err := write(workspace, answer.Files); err != nil {
-		return Answer{}, err
-	}
-	answer.Files = nil
-	return answer, nil
-}
-
-// feed gives the task to an agent, which need not read it.
-func feed(stdin io.WriteCloser, document []byte) {
-	stdin.Write(append(document, '\n'))
-	stdin.Close()
-}
-
-// environment is all that an agent knows of the service's.
+// environment returns the environment of the agent.
 func (c *Command) environment(scratch string) []string {
 	path, ok := os.LookupEnv("PATH")
 	if !ok {
@@ -272,31 +225,15 @@ func (c *Command) environment(scratch string) []string {
 	return env
 }
 
-func (c *Command) order(workspace, scratch string) (order, error) {
+func (c *Command) startup(dir, scratch string) (startup, error) {
 	for _, name := range []string{"home", "tmp"} {
 		if err := os.Mkdir(filepath.Join(scratch, name), 0o700); err != nil {
-			return order{}, fmt.Errorf("agent: scratch: %w", err)
+			return startup{}, fmt.Errorf("agent: scratch: %w", err)
 		}
 	}
-	return order{
-		Program: c.program, Argv: c.Argv, Env: c.environment(scratch), Dir: workspace, Scratch: scratch,
+	return startup{
+		Program: c.program, Argv: c.Argv, Env: c.environment(scratch), Dir: dir, Scratch: scratch,
 		Grace: c.Grace, MaxMemory: c.MaxMemory,
-		Writable: append([]string{workspace, scratch}, c.Writable...), Hidden: c.Hidden,
+		Writable: append([]string{dir, scratch}, c.Writable...), Hidden: c.Hidden,
 	}, nil
-}
-
-// realFolder refuses a workspace that a link leads to: writing is allowed below
-// it, so it must be what it is called.
-func realFolder(path string) error {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return fmt.Errorf("agent: workspace: %w", err)
-	}
-	if info, err := os.Stat(real); err != nil || !info.IsDir() || !filepath.IsAbs(path) {
-		return errors.New("agent: workspace: must be the absolute path of a folder")
-	}
-	if real != filepath.Clean(path) {
-		return errors.New("agent: workspace: must not be reached through a link")
-	}
-	return nil
 }

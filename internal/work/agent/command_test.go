@@ -2,27 +2,28 @@ package agent_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"boxoffice"
 	"boxoffice/internal/work/agent"
 )
 
-// self is the command of an agent of behave.
+// self is the command of an agent that behaves in one of the ways of behave.
 func self(args ...string) []string {
 	program, err := os.Executable()
 	if err != nil {
@@ -31,14 +32,30 @@ func self(args ...string) []string {
 	return append([]string{program, "agent"}, args...)
 }
 
-// printed is the command of an agent that answers with a text as it is.
+// printed is the command of an agent that prints a text.
 func printed(output string) []string { return []string{"printf", "%s", output} }
 
-func newCommand(t *testing.T, config agent.CommandConfig) *agent.Command {
-	t.Helper()
-	if config.Timeout == 0 {
-		config.Timeout = time.Minute
+// withLimits sets the limits that a test leaves out.
+func withLimits(config agent.CommandConfig) agent.CommandConfig {
+	config.Timeout = cmp.Or(config.Timeout, time.Minute)
+	config.Grace = cmp.Or(config.Grace, 5*time.Second)
+	config.MaxOutput = cmp.Or(config.MaxOutput, 1<<20)
+	config.MaxLog = cmp.Or(config.MaxLog, 64<<10)
+	config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
+	return config
+}
+
+// kind returns the kind of a failure, or "" if an error is none.
+func kind(err error) agent.Kind {
+	if failure, ok := errors.AsType[*agent.Failure](err); ok {
+		return failure.Kind
 	}
+	return ""
+}
+
+func newCommand(t testing.TB, config agent.CommandConfig) *agent.Command {
+	t.Helper()
+	config = withLimits(config)
 	if config.Scratch == "" {
 		config.Scratch = t.TempDir()
 	}
@@ -49,7 +66,7 @@ func newCommand(t *testing.T, config agent.CommandConfig) *agent.Command {
 	return command
 }
 
-func workspace(t *testing.T) string {
+func workspace(t testing.TB) string {
 	t.Helper()
 	folder, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -70,123 +87,26 @@ func TestAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := agent.Report{Answer: agent.Answer{Outcome: agent.Done, Summary: fmt.Sprintf("1|%s|write|%s", task.Job, task.Objective)}}
-	if diff := cmp.Diff(want, report); diff != "" {
+	if diff := gocmp.Diff(want, report); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestBlocked(t *testing.T) {
 	report, err := run(t, printed(`{"outcome":"blocked","reason":"which chain?"}`)...)
-	if err != nil || !cmp.Equal(report.Answer, agent.Answer{Outcome: agent.Blocked, Reason: "which chain?"}) {
+	if err != nil || !gocmp.Equal(report.Answer, agent.Answer{Outcome: agent.Blocked, Reason: "which chain?"}) {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }
 
-func TestNoAnswer(t *testing.T) {
-	tests := map[string]string{
-		"":                      "is empty",
-		"hello":                 "is not JSON: invalid character 'h' at start of value",
-		`{"outcome":"done"}`:    "/summary: is required when done",
-		`{"outcome":"maybe"}`:   "/outcome: must be done or blocked",
-		`{"outcome":"blocked"}`: "/reason: is required when blocked",
-		`{"summary":"x"}`:       "/outcome: is required",
-		`{"outcome":"done","summary":"x","extra":1}`:                                                   "/extra: is not a known member",
-		`{"outcome":"done","summary":"x","reason":"y"}`:                                                "/reason: must be absent when done",
-		`{"outcome":"done","summary":"x","choice":"y"}`:                                                "/choice: must be absent without a panel",
-		`{"outcome":"done","summary":"\u0000"}`:                                                        "/summary: must not contain NUL",
-		`{"outcome":"done","summary":"` + strings.Repeat("é", 16001) + `"}`:                            "/summary: must have at most 16000 characters",
-		`{"outcome":"done","summary":"x"} {"outcome":"done","summary":"x"}`:                            "has more data after its end",
-		`{"outcome":"done","summary":"x","files":[{"path":"../x","text":""}]}`:                         "/files/0/path: must be a path inside the workspace, outside .git",
-		`{"outcome":"done","summary":"x","files":[{"path":"a/.GIT/x","text":""}]}`:                     "/files/0/path: must be a path inside the workspace, outside .git",
-		`{"outcome":"done","summary":"x","files":[{"path":"/etc/x","text":""}]}`:                       "/files/0/path: must be a path inside the workspace, outside .git",
-		`{"outcome":"done","summary":"x","files":[{"path":"git~1/x","text":""}]}`:                      "/files/0/path: must be a path inside the workspace, outside .git",
-		`{"outcome":"done","summary":"x","files":[{"path":".git./x","text":""}]}`:                      "/files/0/path: must be a path inside the workspace, outside .git",
-		"{\"outcome\":\"done\",\"summary\":\"x\",\"files\":[{\"path\":\".g\u200cit\",\"text\":\"\"}]}": "/files/0/path: must be a path inside the workspace, outside .git",
-	}
-	for output, detail := range tests {
-		t.Run(detail, func(t *testing.T) {
-			_, err := run(t, printed(output)...)
-			failure, ok := errors.AsType[*agent.Failure](err)
-			if !ok || !errors.Is(err, agent.ErrAnswer) || !failure.Retryable || failure.Detail != detail {
-				t.Errorf("got %v, want %q", err, detail)
-			}
-		})
-	}
-}
-
-func TestPanel(t *testing.T) {
-	tests := []struct {
-		options []string
-		output  string
-		fails   bool
-	}{
-		{[]string{"yes", "no"}, `{"outcome":"done","summary":"because","choice":"yes"}`, false},
-		{[]string{"yes", "no"}, `{"outcome":"done","summary":"because","choice":"Yes"}`, true},
-		{[]string{"yes", "no"}, `{"outcome":"done","summary":"because"}`, true},
-		{nil, `{"outcome":"done","summary":"because","choice":"42 km"}`, false},
-		{nil, `{"outcome":"done","summary":"because","choice":""}`, true},
-		{nil, `{"outcome":"done","summary":"because","choice":" \n "}`, true},
-	}
-	for _, test := range tests {
-		command := newCommand(t, agent.CommandConfig{Argv: printed(test.output)})
-		report, err := command.Run(t.Context(), workspace(t), agent.Task{Panel: &agent.Panel{Question: "?", Options: test.options, Size: 5}})
-		if errors.Is(err, agent.ErrAnswer) != test.fails || (err == nil) != (report.Answer.Choice != "") {
-			t.Errorf("%s: got %+v, %v", test.output, report, err)
-		}
-	}
-}
-
-func TestFilesOfAnswer(t *testing.T) {
-	folder, outside := workspace(t), workspace(t)
-	git := filepath.Join(folder, ".git")
-	for _, err := range []error{
-		os.Mkdir(git, 0o700),
-		os.Symlink(git, filepath.Join(folder, "sneaky")),
-		os.Symlink(outside, filepath.Join(folder, "out")),
-		os.Symlink(filepath.Join(git, "config"), filepath.Join(folder, "report.md")),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	give := func(path string) error {
-		output := fmt.Sprintf(`{"outcome":"done","summary":"x","files":[{"path":%q,"text":"text"}]}`, path)
-		_, err := newCommand(t, agent.CommandConfig{Argv: printed(output)}).Run(t.Context(), folder, agent.Task{})
-		return err
-	}
-	for _, path := range []string{"report.md", "a/b/c.txt", "a/b/c.txt"} {
-		if err := give(path); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-		if info, err := os.Lstat(filepath.Join(folder, path)); err != nil || !info.Mode().IsRegular() || info.Size() != 4 {
-			t.Errorf("%s: %v, %v", path, info, err)
-		}
-	}
-	for _, path := range []string{"sneaky/config", "out/x", "a/b", "report.md/x"} {
-		if err := give(path); !errors.Is(err, agent.ErrAnswer) {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	for _, folder := range []string{git, outside} {
-		if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
-			t.Errorf("%s holds %v, %v", folder, entries, err)
-		}
-	}
-}
-
-func TestEveryExitCode(t *testing.T) {
-	hopeless := []int{64, 78, 126, 127}
-	for code := 1; code < 256; code++ {
-		if testing.Short() && code%16 != 0 {
-			continue
-		}
-		report, err := run(t, "sh", "-c", `echo first >&2; echo last words >&2; echo '{"outcome":"done","summary":"no"}'; exit `+strconv.Itoa(code))
-		failure, ok := errors.AsType[*agent.Failure](err)
-		if !ok || !errors.Is(err, agent.ErrExit) || failure.Code != code || report.ExitCode != code || failure.Detail != "last words" {
+func TestExitCodes(t *testing.T) {
+	for code, retryable := range map[int]bool{1: true, 2: true, 63: true, 64: false, 77: true, 78: false, 79: true,
+		125: true, 126: false, 127: false, 128: true, 255: true} {
+		script := `echo first >&2; echo last words >&2; echo '{"outcome":"done","summary":"no"}'; exit ` + strconv.Itoa(code)
+		report, err := run(t, "sh", "-c", script)
+		want := agent.Failure{Kind: agent.Exited, Code: code, Detail: "last words", Retryable: retryable}
+		if failure, ok := errors.AsType[*agent.Failure](err); !ok || *failure != want || report.ExitCode != code {
 			t.Fatalf("code %d: got %+v, %v", code, report, err)
-		}
-		if failure.Retryable == slices.Contains(hopeless, code) {
-			t.Errorf("code %d: retryable is %v", code, failure.Retryable)
 		}
 		if want := fmt.Sprintf("the agent ended with exit code %d: last words", code); err.Error() != want {
 			t.Errorf("got %q", err)
@@ -198,7 +118,7 @@ func TestKilledBySignal(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGTERM, syscall.SIGPIPE} {
 		report, err := run(t, "sh", "-c", fmt.Sprintf("kill -%d $$", signal))
 		failure, ok := errors.AsType[*agent.Failure](err)
-		if !ok || !errors.Is(err, agent.ErrSignal) || failure.Code != int(signal) || report.ExitCode != -1 {
+		if !ok || failure.Kind != agent.Signaled || !failure.Retryable || failure.Code != int(signal) || report.ExitCode != -1 {
 			t.Errorf("%v: got %+v, %v", signal, report, err)
 		}
 	}
@@ -207,7 +127,7 @@ func TestKilledBySignal(t *testing.T) {
 func TestNeverEnds(t *testing.T) {
 	command := newCommand(t, agent.CommandConfig{Argv: self("forever"), Timeout: 200 * time.Millisecond})
 	report, err := command.Run(t.Context(), workspace(t), agent.Task{})
-	if !errors.Is(err, agent.ErrTimeout) || !agent.Retryable(err) || report.ExitCode != -1 {
+	if kind(err) != agent.TimedOut || report.ExitCode != -1 {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }
@@ -215,7 +135,7 @@ func TestNeverEnds(t *testing.T) {
 func TestPrintsGigabyte(t *testing.T) {
 	for _, then := range []string{"end", "stay"} {
 		report, err := run(t, self("flood", then)...)
-		if !errors.Is(err, agent.ErrOutput) || report.Answer.Outcome != "" {
+		if kind(err) != agent.TooMuchOutput || report.Answer.Outcome != "" {
 			t.Errorf("%s: got %+v, %v", then, report, err)
 		}
 	}
@@ -247,7 +167,7 @@ func TestLog(t *testing.T) {
 }
 
 func TestNotStarted(t *testing.T) {
-	if _, err := agent.NewCommand(agent.CommandConfig{Argv: []string{"no-such-program-here"}, Timeout: 1}); !errors.Is(err, exec.ErrNotFound) {
+	if _, err := agent.NewCommand(withLimits(agent.CommandConfig{Argv: []string{"no-such-program-here"}})); !errors.Is(err, exec.ErrNotFound) {
 		t.Error(err)
 	}
 	program := filepath.Join(t.TempDir(), "agent")
@@ -255,34 +175,40 @@ func TestNotStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := run(t, program)
-	if !errors.Is(err, agent.ErrStart) || agent.Retryable(err) {
+	if kind(err) != agent.NotStarted {
 		t.Error(err)
 	}
 }
 
-func TestWorkspaceMustBeReal(t *testing.T) {
-	folder := workspace(t)
-	link := filepath.Join(folder, "link")
+func TestWorkspaceMustNotBeALink(t *testing.T) {
+	link := filepath.Join(workspace(t), "link")
 	if err := os.Symlink("/", link); err != nil {
 		t.Fatal(err)
 	}
-	command := newCommand(t, agent.CommandConfig{Argv: self("unread")})
-	for _, path := range []string{link, "", "relative", filepath.Join(folder, "none"), self()[0]} {
-		_, err := command.Run(t.Context(), path, agent.Task{})
-		if _, ok := errors.AsType[*agent.Failure](err); err == nil || ok {
-			t.Errorf("%q: %v", path, err)
-		}
+	_, err := newCommand(t, agent.CommandConfig{Argv: self("unread")}).Run(t.Context(), link, agent.Task{})
+	if err == nil || kind(err) != "" {
+		t.Error(err)
 	}
 }
 
 func TestConfiguration(t *testing.T) {
-	for _, config := range []agent.CommandConfig{
-		{Timeout: 1}, {Argv: []string{""}, Timeout: 1}, {Argv: self()}, {Argv: self(), Timeout: 1, MaxOutput: -1},
-		{Argv: self(), Timeout: 1, Env: []string{"BOXOFFICE_SETTLEMENT_KEY"}}, {Argv: self(), Timeout: 1, Env: []string{"A=B"}},
-		{Argv: self(), Timeout: 1, Writable: []string{"cache"}}, {Argv: self(), Timeout: 1, Hidden: []string{"."}},
+	for name, change := range map[string]func(*agent.CommandConfig){
+		"no program":         func(c *agent.CommandConfig) { c.Argv = []string{""} },
+		"no command":         func(c *agent.CommandConfig) { c.Argv = nil },
+		"no timeout":         func(c *agent.CommandConfig) { c.Timeout = 0 },
+		"no grace":           func(c *agent.CommandConfig) { c.Grace = 0 },
+		"negative output":    func(c *agent.CommandConfig) { c.MaxOutput = -1 },
+		"no log":             func(c *agent.CommandConfig) { c.MaxLog = 0 },
+		"negative memory":    func(c *agent.CommandConfig) { c.MaxMemory = -1 },
+		"a variable of ours": func(c *agent.CommandConfig) { c.Env = []string{"BOXOFFICE_SETTLEMENT_KEY"} },
+		"no variable":        func(c *agent.CommandConfig) { c.Env = []string{"A=B"} },
+		"relative writable":  func(c *agent.CommandConfig) { c.Writable = []string{"cache"} },
+		"relative hidden":    func(c *agent.CommandConfig) { c.Hidden = []string{"."} },
 	} {
+		config := withLimits(agent.CommandConfig{Argv: self()})
+		change(&config)
 		if _, err := agent.NewCommand(config); err == nil {
-			t.Errorf("%+v is taken", config)
+			t.Errorf("%s: is accepted", name)
 		}
 	}
 }
@@ -310,7 +236,7 @@ func TestEnvironment(t *testing.T) {
 		delete(got, name)
 	}
 	want := map[string]string{"PATH": os.Getenv("PATH"), "LANG": "C.UTF-8", "MODEL_KEY": "for the agent"}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if entries, err := os.ReadDir(scratch); err != nil || len(entries) > 0 {
@@ -328,8 +254,8 @@ func TestScratchIsRemoved(t *testing.T) {
 	}
 }
 
-// A gathering is where the tests' agents say that they are there, and where
-// their end is seen.
+// A gathering is a socket to which the processes of the tests' agents connect. When a process ends, its connection
+// closes.
 type gathering struct {
 	t        *testing.T
 	listener *net.UnixListener
@@ -352,8 +278,7 @@ func gather(t *testing.T) gathering {
 	return gathering{t, listener, path}
 }
 
-// attended waits for n processes and returns a function that waits for the end
-// of all of them.
+// attended waits until n processes have connected. It returns a function that waits until all of them have ended.
 func (g gathering) attended(n int) (ended func()) {
 	g.t.Helper()
 	var connections []net.Conn
@@ -413,7 +338,7 @@ func TestClosesItsOutput(t *testing.T) {
 	g := gather(t)
 	outcomes := goRun(t.Context(), newCommand(t, agent.CommandConfig{Argv: self("quiet", g.path)}), workspace(t))
 	g.attended(1)
-	if got := <-outcomes; !errors.Is(got.err, agent.ErrAnswer) || got.report.ExitCode != 0 {
+	if got := <-outcomes; kind(got.err) != agent.BadAnswer || got.report.ExitCode != 0 {
 		t.Errorf("got %+v", got)
 	}
 }

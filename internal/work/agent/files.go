@@ -7,62 +7,44 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"boxoffice/internal/work/workspace"
 )
 
-// plain reports whether a file's path names a file that an answer may bring.
-// Git's own folder is not one: what stands in there can be run by git.
-func (f File) plain() bool {
+// valid reports whether a result may bring a file with this path. It has to be inside the workspace and outside of
+// .git, because git runs what a .git folder configures.
+func (f File) valid() bool {
 	if f.Path == "." || f.Path != path.Clean(f.Path) || !filepath.IsLocal(filepath.FromSlash(f.Path)) ||
 		len(f.Path) > 1024 || strings.ContainsAny(f.Path, "\x00\\") {
 		return false
 	}
-	for name := range strings.SplitSeq(f.Path, "/") {
-		if gitFolder(name) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(strings.Split(f.Path, "/"), workspace.IsGitName)
 }
 
-// gitFolder reports whether some file system takes name for ".git". Windows and
-// HFS+ fold case, drop trailing dots and spaces, know git~1, and ignore some
-// runes; a clone of the delivery may end up there.
-func gitFolder(name string) bool {
-	name = strings.Map(func(r rune) rune {
-		if r >= 0x200c && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x206a && r <= 0x206f || r == 0xfeff {
-			return -1
-		}
-		return r
-	}, name)
-	name, _, _ = strings.Cut(name, ":")
-	name = strings.TrimRight(name, ". ")
-	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
-}
-
-// write puts the files of an answer into the workspace. os.Root keeps every
-// path inside, whatever links lie in there.
-func write(workspace string, files []File) error {
+// write writes the files of a result into the workspace. os.Root keeps every path inside, even if the workspace holds
+// links that lead out.
+func write(dir string, files []File) error {
 	if len(files) == 0 {
 		return nil
 	}
-	root, err := os.OpenRoot(workspace)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("agent: open the workspace: %w", err)
 	}
 	defer root.Close()
 	for i, file := range files {
-		if err := place(root, file); err != nil {
+		if err := createFile(root, file); err != nil {
 			return &Failure{Kind: BadAnswer, Detail: fmt.Sprintf("/files/%d: %v", i, err), Retryable: true}
 		}
 	}
 	return nil
 }
 
-// place writes a file and makes its folders. It replaces what stands at the
-// path instead of writing through it, and follows no link: one could lead into
-// .git, and a pipe would never end.
-func place(root *os.Root, file File) error {
+// createFile writes a file and creates its folders. It follows no link, because a link could lead into .git. It
+// replaces what exists at the path, because opening a pipe there would wait for ever.
+func createFile(root *os.Root, file File) error {
 	name := filepath.FromSlash(file.Path)
 	for i, r := range name {
 		if r != filepath.Separator {

@@ -11,28 +11,28 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"boxoffice/internal/work/workspace"
 )
 
 // HTTPConfig describes an agent that is reached over HTTP.
 type HTTPConfig struct {
 	URL       string
 	Secret    Secret
-	Timeout   time.Duration // from the task to its answer, at once or later
-	MaxOutput int64         // bytes of the answer; 0: 1 MiB
-	Callback  string        // the absolute URL in front of a callback's id, "https://host/callbacks"; "": answers come at once
-	Mailbox   Mailbox       // where callbacks arrive; required with Callback
-	Client    *http.Client  // nil: one of its own
+	Timeout   time.Duration // from the task to its result, whether that is the response or sent later
+	MaxOutput int64         // bytes of the result
+	Callback  string        // the URL of callbacks without the id: "https://host/callbacks"; "": none, the response is the result
+	Mailbox   Mailbox       // keeps results that are sent later; required with Callback
+	Client    *http.Client  // nil: one with the standard library's transport
 	Now       func() time.Time
 }
 
-// HTTP is a Runner of an agent elsewhere. The task is posted as a Standard
-// Webhook whose webhook-id is the same for the same task, so that an agent that
-// is asked again after a failure of ours can answer what it answered.
+// HTTP is a Runner of an agent that is reached over HTTP. It posts the task as a Standard Webhook. The same task always
+// has the same webhook-id, so that an agent can return the result that it has already.
 //
-// The agent answers 200 with an Answer, or 202 and sends it later to the task's
-// callback. It has no hands in the workspace: what it makes comes as the
-// answer's files. A run that was waiting when the service ended is lost with
-// it; running the task again asks nobody if the Mailbox kept the answer.
+// The agent responds 200 with a result, or 202 and sends the result later to the task's callback. It has no access to
+// the workspace: the result's files are what it makes. If the service ends while a run waits, the run is lost. When the
+// task is run again and the Mailbox has its result, the agent is not asked.
 type HTTP struct{ HTTPConfig }
 
 // NewHTTP checks the configuration.
@@ -42,29 +42,23 @@ func NewHTTP(config HTTPConfig) (*HTTP, error) {
 		return nil, errors.New("agent: url: must be an absolute http or https URL")
 	case len(config.Secret.key) == 0:
 		return nil, errors.New("agent: secret: is required")
-	case config.Timeout <= 0:
-		return nil, errors.New("agent: timeout: must be positive")
+	case config.Timeout <= 0 || config.MaxOutput <= 0:
+		return nil, errors.New("agent: timeout and limits must be positive")
 	case config.Callback != "" && config.Mailbox == nil:
 		return nil, errors.New("agent: callbacks need a mailbox")
-	}
-	if config.MaxOutput == 0 {
-		config.MaxOutput = 1 << 20
 	}
 	client := http.Client{Transport: http.DefaultTransport}
 	if config.Client != nil {
 		client = *config.Client
 	}
-	// A signed task goes where the operator said, and nowhere else.
+	// A redirect could send a signed task to another host than the operator's.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	config.Client = &client
-	if config.Now == nil {
-		config.Now = time.Now
-	}
 	return &HTTP{config}, nil
 }
 
 // Run implements Runner.
-func (h *HTTP) Run(ctx context.Context, workspace string, task Task) (Report, error) {
+func (h *HTTP) Run(ctx context.Context, dir string, task Task) (Report, error) {
 	report := Report{ExitCode: -1}
 	task.Callback = ""
 	document, err := task.encode()
@@ -78,17 +72,17 @@ func (h *HTTP) Run(ctx context.Context, workspace string, task Task) (Report, er
 			return report, err
 		}
 	}
-	if err := realFolder(workspace); err != nil {
-		return report, err
+	if err := workspace.Check(dir); err != nil {
+		return report, fmt.Errorf("agent: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.Timeout, errTime)
 	defer cancel()
-	var answer []byte
+	var result []byte
 	if h.Callback != "" {
-		answer, err = h.Mailbox.Open(ctx, id, task.Job, task.Node)
+		result, err = h.Mailbox.Open(ctx, id, task.Job, task.Node)
 	}
-	if err == nil && answer == nil {
-		answer, err = h.ask(ctx, id, document)
+	if err == nil && result == nil {
+		result, err = h.ask(ctx, id, document)
 	}
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -99,11 +93,11 @@ func (h *HTTP) Run(ctx context.Context, workspace string, task Task) (Report, er
 		}
 		return report, err
 	}
-	report.Answer, err = accept(workspace, answer, task.Panel)
+	report.Answer, err = accept(dir, result, task.Panel)
 	return report, err
 }
 
-// ask posts a task and returns its answer, whenever it comes.
+// ask posts a task and returns its result. It waits for a result that is sent later.
 func (h *HTTP) ask(ctx context.Context, id string, document []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(document))
 	if err != nil {
@@ -114,32 +108,32 @@ func (h *HTTP) ask(ctx context.Context, id string, document []byte) ([]byte, err
 	h.Secret.Sign(request.Header, id, h.Now(), document)
 	response, err := h.Client.Do(request)
 	if err != nil {
-		return nil, &Failure{Kind: Unreachable, Detail: unreachable(err), Retryable: true}
+		return nil, &Failure{Kind: Unreachable, Detail: withoutURL(err), Retryable: true}
 	}
 	defer response.Body.Close()
 	switch {
 	case response.StatusCode == http.StatusOK:
-		answer, complete, err := readMost(response.Body, h.MaxOutput)
+		result, complete, err := readMost(response.Body, h.MaxOutput)
 		switch {
 		case !complete:
-			return nil, &Failure{Kind: TooMuch, Detail: fmt.Sprintf("more than %d bytes", h.MaxOutput), Retryable: true}
+			return nil, &Failure{Kind: TooMuchOutput, Detail: fmt.Sprintf("more than %d bytes", h.MaxOutput), Retryable: true}
 		case err != nil:
-			return nil, &Failure{Kind: Unreachable, Detail: unreachable(err), Retryable: true}
+			return nil, &Failure{Kind: Unreachable, Detail: withoutURL(err), Retryable: true}
 		}
-		return answer, nil
+		return result, nil
 	case response.StatusCode == http.StatusAccepted && h.Callback != "":
-		response.Body.Close() // it may be hours until the answer
+		response.Body.Close() // the result may take hours
 		return h.Mailbox.Wait(ctx, id)
 	default:
-		return nil, h.refused(response)
+		return nil, h.badStatus(response)
 	}
 }
 
-// refused turns a response that is no answer into a failure.
-func (h *HTTP) refused(response *http.Response) *Failure {
+// badStatus makes a failure from a response that has no result.
+func (h *HTTP) badStatus(response *http.Response) *Failure {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
 	first, _, _ := strings.Cut(strings.TrimSpace(strings.ToValidUTF8(string(text), "�")), "\n")
-	failure := &Failure{Kind: BadStatus, Code: response.StatusCode, Detail: line(first)}
+	failure := &Failure{Kind: BadStatus, Code: response.StatusCode, Detail: lastLine(first)}
 	switch code := response.StatusCode; {
 	case code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooEarly,
 		code == http.StatusTooManyRequests, code >= 500 && code != http.StatusNotImplemented:
@@ -151,8 +145,7 @@ func (h *HTTP) refused(response *http.Response) *Failure {
 	return failure
 }
 
-// retryAfter reads the seconds or the date of a Retry-After header (RFC 9110
-// §10.2.3), at most a day.
+// retryAfter reads the seconds or the date of a Retry-After header (RFC 9110 §10.2.3), at most a day.
 func (h *HTTP) retryAfter(value string) time.Duration {
 	const most = 24 * time.Hour
 	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
@@ -164,10 +157,10 @@ func (h *HTTP) retryAfter(value string) time.Duration {
 	return 0
 }
 
-// unreachable leaves the URL out of an error: it may hold a key.
-func unreachable(err error) string {
+// withoutURL returns the text of an error without the agent's URL, which may hold a key.
+func withoutURL(err error) string {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
 	}
-	return line(err.Error())
+	return lastLine(err.Error())
 }

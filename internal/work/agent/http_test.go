@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"boxoffice"
 	"boxoffice/internal/store/sqlite"
@@ -31,7 +32,7 @@ var now = time.Unix(1614265330, 0)
 
 func clock() time.Time { return now }
 
-func secret(t *testing.T, text string) agent.Secret {
+func secret(t testing.TB, text string) agent.Secret {
 	t.Helper()
 	s, err := agent.ParseSecret(text)
 	if err != nil {
@@ -52,7 +53,7 @@ func TestSignature(t *testing.T) {
 	header := http.Header{}
 	secret(t, vectorSecret).Sign(header, vectorID, now, []byte(vectorBody))
 	want := http.Header{"Webhook-Id": {vectorID}, "Webhook-Timestamp": {"1614265330"}, "Webhook-Signature": {vectorSignature}}
-	if diff := cmp.Diff(want, header); diff != "" {
+	if diff := gocmp.Diff(want, header); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -105,13 +106,13 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// A remote is an HTTP agent and the service's side of it.
+// A remote is an HTTP agent with its callbacks.
 type remote struct {
 	*agent.HTTP
 	callbacks *httptest.Server
 }
 
-// newMailbox is the one of the service, on a store of its own.
+// newMailbox returns the service's mailbox, on a store of its own.
 func newMailbox(t *testing.T) agent.Mailbox {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: testdb.Path(t)})
@@ -126,7 +127,10 @@ func newMailbox(t *testing.T) agent.Mailbox {
 	return sqlite.Mailbox{Store: store, Poll: time.Millisecond}
 }
 
-func newRemote(t *testing.T, mailbox agent.Mailbox, behave func(w http.ResponseWriter, r *http.Request, task agent.Task)) remote {
+func newRemote(
+	t *testing.T, mailbox agent.Mailbox, behave func(http.ResponseWriter, *http.Request, agent.Task),
+	changes ...func(*agent.HTTPConfig),
+) remote {
 	t.Helper()
 	key := secret(t, vectorSecret)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -145,18 +149,25 @@ func newRemote(t *testing.T, mailbox agent.Mailbox, behave func(w http.ResponseW
 	}))
 	t.Cleanup(elsewhere.Close)
 	mux := http.NewServeMux()
-	mux.Handle("/callbacks/{id}", agent.NewCallbacks(agent.CallbacksConfig{
-		Secrets: []agent.Secret{secret(t, "whsec_"+strings.Repeat("AAAA", 8)), key}, Mailbox: mailbox, MaxBody: 1000, Now: clock,
-	}))
 	callbacks := httptest.NewServer(mux)
 	t.Cleanup(callbacks.Close)
-	runner, err := agent.NewHTTP(agent.HTTPConfig{
+	config := agent.HTTPConfig{
 		URL: elsewhere.URL + "/agent?key=hidden", Secret: key, Timeout: time.Minute, MaxOutput: 1000,
 		Callback: callbacks.URL + "/callbacks", Mailbox: mailbox, Now: clock,
-	})
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	runner, err := agent.NewHTTP(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.Secret, config.MaxOutput = secret(t, "whsec_"+strings.Repeat("AAAA", 8)), 1<<20
+	another, err := agent.NewHTTP(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle("/callbacks/{id}", agent.NewCallbacks(another, runner))
 	return remote{HTTP: runner, callbacks: callbacks}
 }
 
@@ -168,7 +179,7 @@ func TestAnswersAtOnce(t *testing.T) {
 		}
 		want := sent
 		want.V, want.Callback = agent.Version, got.Callback
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
 		io.WriteString(w, `{"outcome":"done","summary":"written","files":[{"path":"a/report.md","text":"# Report\n"}]}`)
@@ -191,7 +202,7 @@ func TestFailuresOverHTTP(t *testing.T) {
 		want   agent.Failure
 	}{
 		"not JSON":      {200, [2]string{}, "hello", agent.Failure{Kind: agent.BadAnswer, Detail: "is not JSON: invalid character 'h' at start of value", Retryable: true}},
-		"too much":      {200, [2]string{}, strings.Repeat("x", 1001), agent.Failure{Kind: agent.TooMuch, Detail: "more than 1000 bytes", Retryable: true}},
+		"too much":      {200, [2]string{}, strings.Repeat("x", 1001), agent.Failure{Kind: agent.TooMuchOutput, Detail: "more than 1000 bytes", Retryable: true}},
 		"its own fault": {500, [2]string{}, "out of\ncheese", agent.Failure{Kind: agent.BadStatus, Code: 500, Detail: "out of", Retryable: true}},
 		"busy":          {429, [2]string{"Retry-After", "7"}, "", agent.Failure{Kind: agent.BadStatus, Code: 429, Retryable: true, RetryAfter: 7 * time.Second}},
 		"busy until":    {503, [2]string{"Retry-After", now.Add(time.Minute).UTC().Format(http.TimeFormat)}, "", agent.Failure{Kind: agent.BadStatus, Code: 503, Retryable: true, RetryAfter: time.Minute}},
@@ -200,9 +211,10 @@ func TestFailuresOverHTTP(t *testing.T) {
 		"no signature":  {401, [2]string{}, "who?", agent.Failure{Kind: agent.BadStatus, Code: 401, Detail: "who?"}},
 		"elsewhere":     {307, [2]string{"Location", "http://127.0.0.1:1/"}, "", agent.Failure{Kind: agent.BadStatus, Code: 307}},
 	}
+	mailbox := newMailbox(t)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := newRemote(t, newMailbox(t), func(w http.ResponseWriter, _ *http.Request, _ agent.Task) {
+			r := newRemote(t, mailbox, func(w http.ResponseWriter, _ *http.Request, _ agent.Task) {
 				if test.header[0] != "" {
 					w.Header().Set(test.header[0], test.header[1])
 				}
@@ -214,7 +226,7 @@ func TestFailuresOverHTTP(t *testing.T) {
 			if !ok {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, *failure); diff != "" {
+			if diff := gocmp.Diff(test.want, *failure); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -224,7 +236,7 @@ func TestFailuresOverHTTP(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	r := newRemote(t, newMailbox(t), func(http.ResponseWriter, *http.Request, agent.Task) { panic(http.ErrAbortHandler) })
 	_, err := r.Run(t.Context(), workspace(t), agent.Task{Job: boxoffice.NewUUID()})
-	if !errors.Is(err, agent.ErrUnreachable) || !agent.Retryable(err) || strings.Contains(err.Error(), "hidden") {
+	if kind(err) != agent.Unreachable || strings.Contains(err.Error(), "hidden") {
 		t.Error(err)
 	}
 }
@@ -303,7 +315,7 @@ func TestAnswersLater(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 
-	// After a restart nobody is asked what is answered already.
+	// After a restart the agent is not asked again.
 	runTask()
 	select {
 	case again := <-tasks:
@@ -314,7 +326,7 @@ func TestAnswersLater(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 
-	// After a failure it is another.
+	// After a failure the task is another one.
 	task.Attempt = 2
 	go runTask()
 	if again := <-tasks; again.id == first.id || deliver(t, again.callback, first.id, done, now) != 401 {
@@ -324,6 +336,22 @@ func TestAnswersLater(t *testing.T) {
 	}
 	if got := <-outcomes; got.err != nil || got.report.Answer.Reason != "which chain?" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// An answer that is sent later may be as large as one that is the response.
+func TestLargeAnswerLater(t *testing.T) {
+	r := newRemote(t, newMailbox(t), func(w http.ResponseWriter, r *http.Request, task agent.Task) {
+		w.WriteHeader(http.StatusAccepted)
+		text := strings.Repeat("x", 3<<19)
+		large := `{"outcome":"done","summary":"large","files":[{"path":"x","text":"` + text + `"}]}`
+		if status := deliver(t, task.Callback, r.Header.Get("Webhook-Id"), large, now); status != 204 {
+			t.Errorf("status %d", status)
+		}
+	}, func(c *agent.HTTPConfig) { c.MaxOutput = 2 << 20 })
+	report, err := r.Run(t.Context(), workspace(t), agent.Task{Job: boxoffice.NewUUID()})
+	if err != nil || report.Answer.Summary != "large" {
+		t.Errorf("got %+v, %v", report, err)
 	}
 }
 
@@ -340,7 +368,7 @@ func TestNeverAnswersLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := short.Run(t.Context(), workspace(t), agent.Task{Job: boxoffice.NewUUID()}); !errors.Is(err, agent.ErrTimeout) || !agent.Retryable(err) {
+	if _, err := short.Run(t.Context(), workspace(t), agent.Task{Job: boxoffice.NewUUID()}); kind(err) != agent.TimedOut {
 		t.Error(err)
 	}
 	<-asked
@@ -354,11 +382,13 @@ func TestNeverAnswersLater(t *testing.T) {
 func TestHTTPConfiguration(t *testing.T) {
 	key := secret(t, vectorSecret)
 	for _, config := range []agent.HTTPConfig{
-		{Secret: key, Timeout: 1}, {URL: "file:///etc/passwd", Secret: key, Timeout: 1}, {URL: "http://x", Timeout: 1},
-		{URL: "http://x", Secret: key}, {URL: "http://x", Secret: key, Timeout: 1, Callback: "http://y"},
+		{Secret: key}, {URL: "file:///etc/passwd", Secret: key}, {URL: "http://x"},
+		{URL: "http://x", Secret: key, Timeout: -1}, {URL: "http://x", Secret: key, MaxOutput: -1},
+		{URL: "http://x", Secret: key, Callback: "http://y"},
 	} {
+		config.Timeout, config.MaxOutput = cmp.Or(config.Timeout, 1), cmp.Or(config.MaxOutput, 1)
 		if _, err := agent.NewHTTP(config); err == nil {
-			t.Errorf("%+v is taken", config)
+			t.Errorf("%+v is accepted", config)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"boxoffice/internal/work/agent"
 )
 
-// The tests' agents are this binary under the argument "agent".
+// The tests' agents are this binary with the argument "agent".
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "agent" {
 		behave(os.Args[2], os.Args[3:])
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// behave is what the tests' agents do.
+// behave does what one of the tests' agents does.
 func behave(how string, args []string) {
 	switch how {
 	case "answer":
@@ -43,24 +43,24 @@ func behave(how string, args []string) {
 		answer("done")
 	case "forever":
 		forever()
-	case "stubborn": // says that it is there, and does not listen
+	case "stubborn": // connects, and ignores signals
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		attend(args[0])
 		forever()
-	case "polite": // says that it is there, and ends when asked to
+	case "polite": // connects, and ends when asked to
 		asked := make(chan os.Signal, 1)
 		signal.Notify(asked, syscall.SIGTERM)
 		attend(args[0])
 		fmt.Fprintln(os.Stderr, <-asked)
 		os.Exit(0)
-	case "family": // a child, one in a session of its own, and one forked twice
+	case "family": // has a child, one in a session of its own, and one that its own parent left
 		spawn(&syscall.SysProcAttr{}, "stubborn", args[0])
 		spawn(&syscall.SysProcAttr{Setsid: true}, "stubborn", args[0])
 		spawn(&syscall.SysProcAttr{Setsid: true}, "orphan", args[0])
 		if args[1] == "stay" {
 			behave("stubborn", args[:1])
 		}
-		attend(args[0]).Read(make([]byte, 1)) // when all are there
+		attend(args[0]).Read(make([]byte, 1)) // until all have connected
 		answer("gone")
 	case "orphan":
 		spawn(&syscall.SysProcAttr{Setsid: true}, "stubborn", args[0])
@@ -74,7 +74,7 @@ func behave(how string, args []string) {
 		if args[0] == "stay" {
 			forever()
 		}
-	case "quiet": // closes its output and lives on for a while
+	case "quiet": // closes its output and runs on for a while
 		os.Stdout.Close()
 		attend(args[0])
 		io.ReadAll(os.Stdin)
@@ -93,7 +93,7 @@ func behave(how string, args []string) {
 			links = append(links, link)
 		}
 		answer(strings.Join(links, "\n") + "\n.")
-	case "shut": // takes its own permissions away
+	case "shut": // removes its own permissions
 		os.MkdirAll(filepath.Join(os.Getenv("HOME"), "a", "b"), 0o700)
 		os.Chmod(filepath.Join(os.Getenv("HOME"), "a"), 0)
 		answer(os.Getenv("HOME"))
@@ -110,7 +110,9 @@ func behave(how string, args []string) {
 		}
 		answer(strings.Join(texts, " "))
 	case "service": // is the service: runs an agent that stays
-		command, err := agent.NewCommand(agent.CommandConfig{Argv: self("family", args[0], "stay"), Timeout: time.Hour, Grace: time.Millisecond})
+		command, err := agent.NewCommand(withLimits(agent.CommandConfig{
+			Argv: self("family", args[0], "stay"), Timeout: time.Hour, Grace: time.Millisecond,
+		}))
 		if err != nil {
 			panic(err)
 		}
@@ -125,8 +127,7 @@ func answer(summary string) {
 	json.NewEncoder(os.Stdout).Encode(agent.Answer{Outcome: agent.Done, Summary: summary})
 }
 
-// attend connects to whoever waits at a socket. The connection ends with this
-// process and not before.
+// attend connects to a socket. The connection stays open until this process ends.
 func attend(socket string) net.Conn {
 	connection, err := net.Dial("unix", socket)
 	if err != nil {
@@ -154,7 +155,7 @@ func spawn(attributes *syscall.SysProcAttr, args ...string) {
 	}
 }
 
-// escape tries to do harm outside of the workspace and returns what it could.
+// escape tries to do harm outside of the workspace. It returns what succeeded.
 func escape(outside, service string) (done []string) {
 	existing := filepath.Join(outside, "existing")
 	pid, _ := strconv.Atoi(service)

@@ -2,8 +2,8 @@ package agent
 
 import "time"
 
-// order says what to start and within which walls.
-type order struct {
+// startup says which program to start, and what it may use.
+type startup struct {
 	Program   string
 	Argv      []string
 	Env       []string
@@ -15,12 +15,12 @@ type order struct {
 	Hidden    []string
 }
 
-// ending is how an agent ended.
+// ending says how an agent's program ended.
 type ending struct {
-	Error   string `json:",omitempty"` // it did not start
+	Error   string `json:",omitempty"` // why it did not start
 	Exit    int    // its exit code
-	Signal  int    `json:",omitempty"` // what killed it, if not 0
-	Memory  bool   `json:",omitempty"` // it was stopped because of its memory
+	Signal  int    `json:",omitempty"` // the signal that killed it, or 0
+	Memory  bool   `json:",omitempty"` // it was killed because it held too much memory
 	Stopped bool   `json:",omitempty"` // it was told to stop before it ended
 }
 

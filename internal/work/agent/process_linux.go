@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// process is a started agent, held through its supervisor.
+// process is a started agent with its supervisor.
 type process struct {
 	stdin          io.WriteCloser
 	stdout, stderr io.ReadCloser
 
 	supervisor *exec.Cmd
-	leash      *os.File // while it is open the agent may run
+	control    *os.File // the agent may run while this is open
 	status     *os.File
 	grace      time.Duration
 	stopping   sync.Once
-	backstop   *time.Timer
+	lateKill   *time.Timer
 }
 
-// lost is how much longer than the grace a supervisor may take to end.
-const lost = 10 * time.Second
+// supervisorTime is how much longer than the grace a supervisor may take to end.
+const supervisorTime = 10 * time.Second
 
-// start starts an agent under a supervisor: this same program under another
-// name, see supervise. The leash between them is a pipe that the kernel closes
-// when this process dies, however it dies; then the supervisor ends the agent.
-func start(o order) (*process, error) {
+// start starts an agent under a supervisor, which is this program under another name, see supervise. A pipe connects
+// this process with the supervisor. The kernel closes it when this process dies in any way, and then the supervisor
+// ends the agent.
+func start(s startup) (*process, error) {
 	var files []*os.File
-	abandon := func(err error) (*process, error) {
+	fail := func(err error) (*process, error) {
 		for _, file := range files {
 			file.Close()
 		}
@@ -42,50 +42,51 @@ func start(o order) (*process, error) {
 	for range 5 {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return abandon(err)
+			return fail(err)
 		}
 		files = append(files, r, w)
 	}
-	document, err := json.Marshal(o)
+	document, err := json.Marshal(s)
 	if err != nil {
-		return abandon(err)
+		return fail(err)
 	}
-	stdin, stdout, stderr, leash, status := files[0:2], files[2:4], files[4:6], files[6:8], files[8:10]
+	stdin, stdout, stderr, control, status := files[0:2], files[2:4], files[4:6], files[6:8], files[8:10]
 	supervisor := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{supervisorName}, Env: o.Env, Dir: "/",
-		Stdin: stdin[0], Stdout: stdout[1], Stderr: stderr[1], ExtraFiles: []*os.File{leash[0], status[1]},
+		Path: "/proc/self/exe", Args: []string{supervisorName}, Env: s.Env, Dir: "/",
+		Stdin: stdin[0], Stdout: stdout[1], Stderr: stderr[1], ExtraFiles: []*os.File{control[0], status[1]},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if err := supervisor.Start(); err != nil {
-		return abandon(err)
+		return fail(err)
 	}
-	for _, theirs := range []*os.File{stdin[0], stdout[1], stderr[1], leash[0], status[1]} {
+	for _, theirs := range []*os.File{stdin[0], stdout[1], stderr[1], control[0], status[1]} {
 		theirs.Close()
 	}
-	p := &process{stdin: stdin[1], stdout: stdout[0], stderr: stderr[0], supervisor: supervisor, leash: leash[1], status: status[0], grace: o.Grace}
-	// If this fails the supervisor is gone, which wait tells.
-	p.leash.Write(append(document, '\n'))
+	p := &process{
+		stdin: stdin[1], stdout: stdout[0], stderr: stderr[0],
+		supervisor: supervisor, control: control[1], status: status[0], grace: s.Grace,
+	}
+	p.control.Write(append(document, '\n')) // if this fails the supervisor is gone, and wait returns an error
 	return p, nil
 }
 
-// stop ends the agent: SIGTERM, and SIGKILL after the grace.
+// stop ends the agent: it gets SIGTERM, and SIGKILL after the grace.
 func (p *process) stop() {
 	p.stopping.Do(func() {
-		p.leash.Close()
-		p.backstop = time.AfterFunc(p.grace+lost, p.abandon)
+		p.control.Close()
+		p.lateKill = time.AfterFunc(p.grace+supervisorTime, p.killSupervisor)
 	})
 }
 
-// abandon gives up a supervisor that does not end, because something of the
-// agent's can't be killed.
-func (p *process) abandon() {
+// killSupervisor ends a supervisor that does not end, because a process of the agent's cannot be killed.
+func (p *process) killSupervisor() {
 	p.supervisor.Process.Kill()
 	p.stdout.Close()
 	p.stderr.Close()
 	p.status.Close()
 }
 
-// wait returns how the agent ended, once every process of it has.
+// wait waits until every process of the agent has ended, and returns how the agent ended.
 func (p *process) wait() (ending, error) {
 	var end ending
 	document, err := io.ReadAll(p.status)
@@ -94,10 +95,10 @@ func (p *process) wait() (ending, error) {
 	}
 	waiting := p.supervisor.Wait()
 	p.stop()
-	p.backstop.Stop()
+	p.lateKill.Stop()
 	p.status.Close()
 	if err != nil {
-		// Nobody is left to end what the agent has started.
+		// The supervisor died, so processes of the agent may run on and hold the pipes open.
 		p.stdout.Close()
 		p.stderr.Close()
 		return ending{}, fmt.Errorf("the supervisor was lost: %w", errors.Join(waiting, err))

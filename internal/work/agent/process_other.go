@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Confinement names what confines agents on this machine, "" if nothing does.
+// Confinement names what confines agents on this machine. It is empty if nothing does.
 func Confinement() string { return "" }
 
 type process struct {
@@ -15,7 +15,7 @@ type process struct {
 	stdout, stderr io.ReadCloser
 }
 
-func start(order) (*process, error) {
+func start(startup) (*process, error) {
 	return nil, errors.New("agents that are programs need Unix; give the agent's url instead")
 }
 

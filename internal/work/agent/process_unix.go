@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// Confinement names what confines agents on this machine, "" if nothing does.
+// Confinement names what confines agents on this machine. It is empty if nothing does.
 func Confinement() string { return "" }
 
-// lost is how long what an agent left behind may keep its pipes.
-const lost = 10 * time.Second
+// pipeTime is how long the processes that an agent left behind may hold its pipes open.
+const pipeTime = 10 * time.Second
 
-// process is a started agent. Without Linux there is nobody to adopt what it
-// leaves behind: what left its process group, and what it started if the
-// service dies, lives on, and its memory is not limited.
+// process is a started agent. Only Linux lets a process adopt what its descendants leave behind. Elsewhere, a process
+// that left the agent's process group runs on, and so does the agent if the service dies. Its memory is not limited.
 type process struct {
 	stdin          io.WriteCloser
 	stdout, stderr io.ReadCloser
@@ -28,13 +27,15 @@ type process struct {
 	grace    time.Duration
 	stopping sync.Once
 	stopped  chan struct{}
-	killing  *time.Timer
+	lateKill *time.Timer
 }
 
-func start(o order) (*process, error) {
+func start(s startup) (*process, error) {
 	p := &process{
-		command: &exec.Cmd{Path: o.Program, Args: o.Argv, Env: o.Env, Dir: o.Dir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}},
-		grace:   o.Grace, stopped: make(chan struct{}),
+		command: &exec.Cmd{
+			Path: s.Program, Args: s.Argv, Env: s.Env, Dir: s.Dir, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		},
+		grace: s.Grace, stopped: make(chan struct{}),
 	}
 	var errs [3]error
 	p.stdin, errs[0] = p.command.StdinPipe()
@@ -50,7 +51,7 @@ func (p *process) stop() {
 	p.stopping.Do(func() {
 		close(p.stopped)
 		p.signal(syscall.SIGTERM)
-		p.killing = time.AfterFunc(p.grace, func() { p.signal(syscall.SIGKILL) })
+		p.lateKill = time.AfterFunc(p.grace, func() { p.signal(syscall.SIGKILL) })
 	})
 }
 
@@ -65,12 +66,11 @@ func (p *process) wait() (ending, error) {
 	select {
 	case <-p.stopped:
 		end.Stopped = true
-		p.killing.Stop()
+		p.lateKill.Stop()
 	default:
 	}
 	p.signal(syscall.SIGKILL)
-	// What left the group may hold the pipes open.
-	time.AfterFunc(lost, func() {
+	time.AfterFunc(pipeTime, func() {
 		p.stdout.Close()
 		p.stderr.Close()
 	})

@@ -20,106 +20,103 @@ import (
 // supervisorName is the name under which this program supervises one agent.
 const supervisorName = "boxoffice-agent-supervisor"
 
-// A supervisor is a process between the service and an agent. It is there
-// because only a process can adopt what an agent leaves behind, whichever way
-// that was forked, and can outlive the service for long enough to end it. It is
-// the running program itself, so that there is no second binary to install, and
-// it branches off here so that no main has to know.
+// A supervisor is a process between the service and an agent. Only a process can adopt the processes that an agent
+// leaves behind, however they were forked, and only another process than the service can end them after the service
+// died. It is this same program, so no second binary is installed. It starts here in init, so that no main has to call
+// it.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == supervisorName {
-		supervise(os.NewFile(3, "leash"), os.NewFile(4, "status"))
+		supervise(os.NewFile(3, "control"), os.NewFile(4, "status"))
 		syscall.Exit(0)
 	}
 }
 
-// How often memory is looked at, and how often those that are being killed are
-// looked for again.
 const (
-	watchEvery = 250 * time.Millisecond
-	sweepEvery = 20 * time.Millisecond
+	memoryEvery = 250 * time.Millisecond // how often the agent's memory is measured
+	killEvery   = 20 * time.Millisecond  // how often the descendants are killed until none is left
 )
 
-// supervise runs one agent to its end and that of all its descendants. It reads
-// its order from leash, and reports on status how the agent ended.
-func supervise(leash, status *os.File) {
+// supervise runs one agent until it and all its descendants have ended. It reads its startup from control, and writes
+// to status how the agent ended. When control is closed, it ends the agent.
+func supervise(control, status *os.File) {
 	end := ending{Exit: -1}
 	defer func() { json.NewEncoder(status).Encode(end) }()
-	keepOpenFiles()
-	orders := bufio.NewReader(leash)
-	document, err := orders.ReadBytes('\n')
-	var o order
+	closeFilesOnExec()
+	input := bufio.NewReader(control)
+	document, err := input.ReadBytes('\n')
+	var s startup
 	if err == nil {
-		err = json.Unmarshal(document, &o)
+		err = json.Unmarshal(document, &s)
 	}
 	if err == nil {
 		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	}
 	if err == nil {
-		err = limit(o.MaxMemory)
+		err = limit(s.MaxMemory)
 	}
 	if err != nil {
 		end.Error = fmt.Sprint("supervisor: ", err)
 		return
 	}
-	defer workspace.Remove(o.Scratch)
-	cut := make(chan struct{})
+	defer workspace.Remove(s.Scratch)
+	closed := make(chan struct{})
 	go func() {
-		io.Copy(io.Discard, orders)
-		close(cut)
+		io.Copy(io.Discard, input)
+		close(closed)
 	}()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 
-	leader, err := launch(o)
+	agent, err := launch(s)
 	if err != nil {
 		end.Error = err.Error()
 		return
 	}
-	forgetStandardFiles()
-	os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
+	closeStandardFiles()
+	os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0) // the agent has inherited what limit wrote
 
-	led := make(chan syscall.WaitStatus, 1)
-	gone := make(chan struct{})
-	go reap(leader, led, gone)
+	agentEnded := make(chan syscall.WaitStatus, 1)
+	allEnded := make(chan struct{})
+	go reap(agent, agentEnded, allEnded)
 	var (
-		watch   = time.NewTicker(watchEvery)
+		tick    = time.NewTicker(memoryEvery)
 		grace   <-chan time.Time
 		ended   bool
 		killing bool
 	)
 	kill := func() {
 		killing = true
-		watch.Reset(sweepEvery)
-		sweep()
+		tick.Reset(killEvery)
+		killDescendants()
 	}
 	stop := func() {
 		end.Stopped = !ended
 		for _, pid := range descendants() {
 			unix.Kill(pid, unix.SIGTERM)
-			unix.Kill(pid, unix.SIGCONT)
+			unix.Kill(pid, unix.SIGCONT) // a stopped process does not handle SIGTERM
 		}
 		if grace == nil {
-			grace = time.After(o.Grace)
+			grace = time.After(s.Grace)
 		}
 	}
 	for {
 		select {
-		case <-cut:
-			cut = nil
+		case <-closed:
+			closed = nil
 			stop()
 		case <-signals:
 			stop()
 		case <-grace:
 			kill()
-		case <-watch.C:
+		case <-tick.C:
 			switch {
 			case killing:
-				sweep()
-			case o.MaxMemory > 0 && held() > o.MaxMemory:
+				killDescendants()
+			case s.MaxMemory > 0 && memoryOfDescendants() > s.MaxMemory:
 				end.Memory = true
 				kill()
 			}
-		case state := <-led:
+		case state := <-agentEnded:
 			ended = true
 			if state.Signaled() {
 				end.Signal = int(state.Signal())
@@ -127,9 +124,8 @@ func supervise(leash, status *os.File) {
 				end.Exit = state.ExitStatus()
 			}
 			kill()
-		case <-gone:
-			if !ended {
-				// Both channels were ready.
+		case <-allEnded:
+			if !ended { // agentEnded is ready too
 				continue
 			}
 			return
@@ -137,10 +133,10 @@ func supervise(leash, status *os.File) {
 	}
 }
 
-// launch starts the agent's program from a thread of its own, which puts up the
-// walls around itself: they hold for this thread and what it starts, and not
-// for the supervisor. The thread stays, for the agent is killed when it ends.
-func launch(o order) (pid int, err error) {
+// launch starts the agent's program from a thread that confines itself first. The confinement holds for that thread and
+// for what it starts, not for the rest of the supervisor. The thread never ends, because Pdeathsig kills the agent when
+// the thread that started it ends.
+func launch(s startup) (pid int, err error) {
 	launched := make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -148,12 +144,12 @@ func launch(o order) (pid int, err error) {
 			close(launched)
 			select {}
 		}()
-		if err = confine(o.Writable, o.Hidden); err != nil {
+		if err = confine(s.Writable, s.Hidden); err != nil {
 			err = fmt.Errorf("confine: %w", err)
 			return
 		}
-		pid, err = syscall.ForkExec(o.Program, o.Argv, &syscall.ProcAttr{
-			Dir: o.Dir, Env: o.Env, Files: []uintptr{0, 1, 2},
+		pid, err = syscall.ForkExec(s.Program, s.Argv, &syscall.ProcAttr{
+			Dir: s.Dir, Env: s.Env, Files: []uintptr{0, 1, 2},
 			Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 		})
 	}()
@@ -161,11 +157,11 @@ func launch(o order) (pid int, err error) {
 	return pid, err
 }
 
-// limit sets what the agent inherits. RLIMIT_DATA counts what a process could
-// write, not what it has reserved, as RLIMIT_AS does: runtimes reserve far more
-// than they use. It only brakes a process that grows faster than it is watched.
+// limit sets limits that the agent inherits. RLIMIT_DATA stops a process that grows faster than memoryEvery can see. It
+// counts the memory that a process could write. RLIMIT_AS would also count reserved addresses, of which runtimes
+// reserve far more than they use.
 func limit(memory int64) error {
-	os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0) // rather the agent than the service
+	os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0) // the kernel kills the agent before the service
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return err
 	}
@@ -181,42 +177,25 @@ func limit(memory int64) error {
 	return unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most})
 }
 
-// reap waits for every child, born or adopted, until there is none.
-func reap(leader int, led chan<- syscall.WaitStatus, gone chan<- struct{}) {
+// reap waits for every child, started or adopted, until there is none. It sends how the agent ended, and closes
+// allEnded at the end.
+func reap(agent int, agentEnded chan<- syscall.WaitStatus, allEnded chan<- struct{}) {
 	for {
 		var state syscall.WaitStatus
 		switch pid, err := syscall.Wait4(-1, &state, 0, nil); {
 		case err == syscall.EINTR:
 		case err != nil:
-			close(gone)
+			close(allEnded)
 			return
-		case pid == leader:
-			led <- state
+		case pid == agent:
+			agentEnded <- state
 		}
 	}
 }
 
-// sweep kills every descendant. They are stopped first, so that none of them
-// forks while they are being counted.
-func sweep() {
-	stopped := map[int]bool{}
-	for fresh := true; fresh; {
-		fresh = false
-		for _, pid := range descendants() {
-			if !stopped[pid] {
-				fresh, stopped[pid] = true, true
-				unix.Kill(pid, unix.SIGSTOP)
-			}
-		}
-	}
-	for pid := range stopped {
-		unix.Kill(pid, unix.SIGKILL)
-	}
-}
-
-// keepOpenFiles leaves the agent nothing but its standard files, even of what
-// the service inherited itself.
-func keepOpenFiles() {
+// closeFilesOnExec makes the agent inherit no file besides its standard files, not even a file that the service itself
+// inherited.
+func closeFilesOnExec() {
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
@@ -229,9 +208,9 @@ func keepOpenFiles() {
 	}
 }
 
-// forgetStandardFiles lets the service see the end of the agent's output when
+// closeStandardFiles closes the supervisor's ends of the agent's pipes. So the service sees the end of the output when
 // the agent closes it.
-func forgetStandardFiles() {
+func closeStandardFiles() {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	for fd := range 3 {
 		if err == nil {

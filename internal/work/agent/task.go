@@ -1,11 +1,10 @@
 // Package agent runs the operator's program, the agent, for one node of work.
 //
-// The agent is given a Task and answers with an Answer, both JSON. A Command is
-// a program of this machine: the task comes on its standard input, the answer
-// goes to its standard output, what it writes to standard error is kept as the
-// node's log. An HTTP agent is posted the task and answers at once or later.
+// The agent gets a Task and returns an Answer, both as JSON. A Command is a program of this machine: it reads the task
+// from its standard input and writes the answer to its standard output. What it writes to standard error is kept as
+// the node's log. An HTTP agent gets the task as a request and returns the answer in the response or later.
 //
-// An answer is done or blocked. Everything else is a *Failure.
+// The outcome of an answer is done or blocked. Everything else is a *Failure.
 package agent
 
 import (
@@ -21,33 +20,32 @@ import (
 	"boxoffice/internal/work"
 )
 
-// Version is the version of the contract, the member "v" of every task. A
-// member may be added to a task within a version; agents ignore what they do
-// not know.
+// Version is the version of the contract with agents, the member "v" of every task. A task of the same version may get
+// further members, and agents ignore members that they do not know.
 const Version = 1
 
-// Task is what an agent is told. Members that do not apply are absent.
+// Task says what an agent has to do. Members that do not apply are absent.
 type Task struct {
-	V            int             `json:"v"`        // Version; set by the runner
+	V            int             `json:"v"`        // Version; the runner sets it
 	Job          boxoffice.UUID  `json:"job"`      // or the oracle
-	Node         string          `json:"node"`     // names the node within the job
+	Node         string          `json:"node"`     // the name of the node within the job
 	Template     string          `json:"template"` // research, audit, …
 	Objective    string          `json:"objective"`
 	LaunchKind   string          `json:"launchKind,omitempty"`
 	Context      []work.Document `json:"context,omitempty"`
-	RepoURL      string          `json:"repoUrl,omitempty"` // where the requester wants it delivered; delivering is not the agent's task
+	RepoURL      string          `json:"repoUrl,omitempty"` // the requester's repository; the service delivers to it
 	ChainID      uint64          `json:"chainId,omitempty"`
 	PairWith     string          `json:"pairWith,omitempty"`
 	Name         string          `json:"name,omitempty"`
 	Symbol       string          `json:"symbol,omitempty"`
-	Predecessors []Result        `json:"predecessors,omitempty"` // of the nodes that this one comes after
-	Answers      []string        `json:"answers,omitempty"`      // the requester's, oldest first
+	Predecessors []Result        `json:"predecessors,omitempty"` // the nodes that this one comes after
+	Answers      []string        `json:"answers,omitempty"`      // the requester's inputs, oldest first
 	Panel        *Panel          `json:"panel,omitempty"`        // oracles only
-	Attempt      int             `json:"attempt,omitempty"`      // from 1; one more after each failure of the agent, the same after a restart of ours
-	Callback     string          `json:"callback,omitempty"`     // where an HTTP agent may answer later; set by the runner
+	Attempt      int             `json:"attempt,omitempty"`      // from 1; one more after each failure of the agent
+	Callback     string          `json:"callback,omitempty"`     // for a later answer of an HTTP agent; the runner sets it
 }
 
-// Result is what a node before this one came to.
+// Result is the result of an earlier node.
 type Result struct {
 	Node    string `json:"node"`
 	Summary string `json:"summary"`
@@ -56,56 +54,55 @@ type Result struct {
 // Panel is the question of an oracle to one member of its panel.
 type Panel struct {
 	Question string   `json:"question"`
-	Options  []string `json:"options,omitempty"` // the choice has to be one of them; none: any text
+	Options  []string `json:"options,omitempty"` // the possible choices; empty: any text
 	Context  string   `json:"context,omitempty"`
-	Member   int      `json:"member"` // from 0; a replaced member has an index of its own
+	Member   int      `json:"member"` // from 0; the replacement of a member has an index of its own
 	Size     int      `json:"size"`
 }
 
-// Outcome is what an agent says that it came to.
+// Outcome says whether an agent did its task.
 type Outcome string
 
-// The outcomes. Anything else is a failure.
+// The outcomes of an answer. A run that ends otherwise is a failure.
 const (
 	Done    Outcome = "done"
-	Blocked Outcome = "blocked" // the requester has to be asked
+	Blocked Outcome = "blocked" // the agent needs an input of the requester
 )
 
-// Answer is what an agent answers.
+// Answer is what an agent returns.
 type Answer struct {
 	Outcome Outcome `json:"outcome"`
-	Summary string  `json:"summary,omitempty"` // required when done, and at most MaxSummary characters
-	Reason  string  `json:"reason,omitempty"`  // required when blocked, for the requester, at most MaxReason characters
-	Choice  string  `json:"choice,omitempty"`  // required of a panel's member that is done, at most MaxChoice characters
-	Files   []File  `json:"files,omitempty"`   // written into the workspace; for agents that have no hands there
+	Summary string  `json:"summary,omitempty"` // required if done; at most MaxSummary characters
+	Reason  string  `json:"reason,omitempty"`  // required if blocked; the requester reads it; at most MaxReason characters
+	Choice  string  `json:"choice,omitempty"`  // required if done by a member of a panel; at most MaxChoice characters
+	Files   []File  `json:"files,omitempty"`   // written into the workspace; HTTP agents have no other access to it
 }
 
-// File is a text that an answer brings.
+// File is a text file of an answer.
 type File struct {
 	Path string `json:"path"` // relative to the workspace, with slashes
 	Text string `json:"text"`
 }
 
-// What an answer's members may hold, in characters.
+// The most characters that the members of an answer may have.
 const (
 	MaxSummary = 16000
 	MaxReason  = 2000
 	MaxChoice  = 2000
 )
 
-// Report is what is known of a run. It is returned beside a Failure too.
+// Report is what a run brought. A Runner returns it beside a Failure too.
 type Report struct {
 	Answer   Answer
 	Log      []byte // the end of what the agent wrote to standard error: UTF-8 without NUL
-	ExitCode int    // of a command that ended by itself; else -1
+	ExitCode int    // of a command that exited; otherwise -1
 }
 
-// Runner runs an agent once. Its error is a *Failure if the agent failed, wraps
-// the context's if that ended, and is anything else if the fault is ours. When
-// it returns, nothing that the agent started is left running.
+// Runner runs an agent once. If the agent failed, the error is a *Failure. If ctx ended, it wraps the error of ctx. Any
+// other error is a fault of this service. When Run returns, no process of the agent is running.
 //
-// The workspace is the absolute path of a folder. Nodes of one job that run at
-// once share it (docs/decisions/the-nodes-of-a-job-share-one-workspace.md).
+// The workspace is the absolute path of a folder. Nodes of one job that run at the same time share it
+// (docs/decisions/the-nodes-of-a-job-share-one-workspace.md).
 type Runner interface {
 	Run(ctx context.Context, workspace string, task Task) (Report, error)
 }
@@ -120,7 +117,20 @@ func (t Task) encode() ([]byte, error) {
 	return document, nil
 }
 
-// decodeAnswer reads an answer to a task of the given panel, or of none.
+// accept reads an answer and writes its files into the workspace. It returns the answer without its files.
+func accept(workspace string, document []byte, panel *Panel) (Answer, error) {
+	answer, err := decodeAnswer(document, panel)
+	if err != nil {
+		return Answer{}, &Failure{Kind: BadAnswer, Detail: err.Error(), Retryable: true}
+	}
+	if err := write(workspace, answer.Files); err != nil {
+		return Answer{}, err
+	}
+	answer.Files = nil
+	return answer, nil
+}
+
+// decodeAnswer reads an answer to a task with the given panel, or without a panel if it is nil.
 func decodeAnswer(document []byte, panel *Panel) (Answer, error) {
 	var a Answer
 	if err := strictjson.Decode(document, &a); err != nil {
@@ -129,8 +139,7 @@ func decodeAnswer(document []byte, panel *Panel) (Answer, error) {
 	return a, a.check(panel)
 }
 
-// check holds an answer against the contract. A database's text has no NUL, so
-// an answer has none.
+// check checks an answer against the contract. An answer holds no NUL, because texts of databases do not.
 func (a Answer) check(panel *Panel) error {
 	bounded := []struct {
 		pointer, text string
@@ -171,7 +180,7 @@ func (a Answer) check(panel *Panel) error {
 		return refuse("/outcome", "must be done or blocked")
 	}
 	for i, file := range a.Files {
-		if !file.plain() {
+		if !file.valid() {
 			return refuse(fmt.Sprint("/files/", i, "/path"), "must be a path inside the workspace, outside .git")
 		}
 	}

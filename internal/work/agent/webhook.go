@@ -23,12 +23,11 @@ const (
 // Tolerance is how far a message's timestamp may be from our clock.
 const Tolerance = 5 * time.Minute
 
-// Secret signs what is said between the service and one HTTP agent, in either
-// direction. It prints as nothing.
+// Secret signs the messages between the service and one HTTP agent, in both directions. String and GoString are
+// redacted.
 type Secret struct{ key []byte }
 
-// ParseSecret reads a secret as Standard Webhooks writes it: whsec_ and the
-// base64 of 24 to 64 random bytes.
+// ParseSecret reads a secret in the form of Standard Webhooks: whsec_ and the base64 of 24 to 64 random bytes.
 func ParseSecret(text string) (Secret, error) {
 	encoded, ok := strings.CutPrefix(text, "whsec_")
 	if !ok {
@@ -55,8 +54,8 @@ func (s Secret) Sign(header http.Header, id string, now time.Time, body []byte) 
 	header.Set(headerSignature, "v1,"+base64.StdEncoding.EncodeToString(s.sum(id, timestamp, body)))
 }
 
-// Verify checks that a message was signed with the secret and within Tolerance
-// of now, and returns its id. The header may hold several signatures.
+// Verify returns the id of a message if the message was signed with the secret and within Tolerance of now. The header
+// may hold several signatures.
 func (s Secret) Verify(header http.Header, now time.Time, body []byte) (id string, err error) {
 	id, timestamp := header.Get(headerID), header.Get(headerTimestamp)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
@@ -86,17 +85,16 @@ func (s Secret) sum(id, timestamp string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// messageID names a task to an agent: the same task has the same name, also
-// after a restart, so that an agent that was asked before can tell. Its second
-// half is for us: only the holder of the secret could have made it, so that a
-// callback shows whose it is with nothing remembered.
+// messageID returns the webhook-id of a task. The same task has the same id, also after a restart, so that an agent
+// recognises a task that it got before. Only a holder of the secret can make the second half of an id. So a callback's
+// id shows to which agent it belongs, and nothing about it has to be stored.
 func (s Secret) messageID(document []byte) string {
 	digest := sha256.Sum256(document)
 	name := hex.EncodeToString(digest[:16])
 	return "msg_" + name + s.tag(name)
 }
 
-// owns reports whether id was made with the secret.
+// owns reports whether messageID of this secret made id.
 func (s Secret) owns(id string) bool {
 	rest, ok := strings.CutPrefix(id, "msg_")
 	return ok && len(rest) == 64 && hmac.Equal([]byte(rest[32:]), []byte(s.tag(rest[:32])))

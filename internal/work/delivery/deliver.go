@@ -4,23 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"boxoffice"
 	"boxoffice/internal/work"
 )
 
-// Deliver commits what stands in a job's workspace, so that it can be cloned
-// from this service, and pushes it to the requester's repository if there is
-// one, on the branch boxoffice/<jobId>, where the operator's command opens a
-// pull request. Delivering the same workspace again gives the same commit.
+// Deliver commits the files of a job's workspace to the job's repository, from which requesters clone. If the job names
+// a repository of the requester's, Deliver also pushes the commit there and opens a pull request, see publish.
+// Delivering the same workspace again gives the same commit.
 //
-// What the workspace, the remote or the command did wrong is a failure object
-// with the text of the command that failed. An error is a fault of this
-// service, or ctx that has ended: deliver again.
+// If the workspace, the remote or a command fails, the Delivery holds the text of that failure. An error is a fault of
+// this service, or that of ctx. Then the caller delivers again.
 func (g *Git) Deliver(ctx context.Context, job work.Job, dir string) (boxoffice.Delivery, error) {
 	id, err := boxoffice.ParseUUID(string(job.ID))
 	if err != nil {
@@ -44,12 +39,11 @@ func (g *Git) Deliver(ctx context.Context, job work.Job, dir string) (boxoffice.
 	}, nil
 }
 
-// errRaced is returned when another delivery of the job was quicker.
-var errRaced = errors.New("the branch has moved")
+// errBranchMoved is returned if another delivery of the job moved the branch first.
+var errBranchMoved = errors.New("another delivery moved the branch")
 
-// save makes the workspace the tip of the job's own branch and returns that
-// commit. The branch moves only from where it was read, so of two deliveries at
-// once the second builds on the first.
+// save commits the workspace to the job's own branch and returns the branch's new commit. The branch moves only from
+// the commit that save read. So if two deliveries run at the same time, the second builds on the first.
 func (g *Git) save(ctx context.Context, id boxoffice.UUID, objective, dir string) (commit string, err error) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return "", errors.Join(errors.New("the workspace is not a folder"), err)
@@ -61,7 +55,7 @@ func (g *Git) save(ctx context.Context, id boxoffice.UUID, objective, dir string
 	defer root.Close()
 	for range 3 {
 		commit, err = g.advance(ctx, id, objective, dir, root)
-		if !errors.Is(err, errRaced) {
+		if !errors.Is(err, errBranchMoved) {
 			break
 		}
 	}
@@ -70,7 +64,10 @@ func (g *Git) save(ctx context.Context, id boxoffice.UUID, objective, dir string
 
 func (g *Git) advance(ctx context.Context, id boxoffice.UUID, objective, dir string, root *os.Root) (string, error) {
 	repo := g.repo(id)
-	tip, err := g.git(ctx, call{repo: repo}, "rev-parse", "--verify", branch)
+	resolve := func(revision string) (string, error) {
+		return g.git(ctx, call{repo: repo}, "rev-parse", "--verify", revision)
+	}
+	tip, err := resolve(branch)
 	if err != nil {
 		return "", err
 	}
@@ -87,100 +84,25 @@ func (g *Git) advance(ctx context.Context, id boxoffice.UUID, objective, dir str
 	if err != nil {
 		return "", err
 	}
-	trees, err := g.git(ctx, call{repo: repo}, "rev-parse", "--verify", commit+"^{tree}")
+	files, err := resolve(commit + "^{tree}")
 	if err != nil {
 		return "", err
 	}
-	before, err := g.git(ctx, call{repo: repo}, "rev-parse", "--verify", parent+"^{tree}")
+	parentFiles, err := resolve(parent + "^{tree}")
 	if err != nil {
 		return "", err
 	}
-	if trees == before { // the agent committed all of it, or it was delivered before
+	if files == parentFiles { // the agent committed everything, or this was delivered before
 		commit = parent
 	}
 	if commit == tip {
 		return tip, nil
 	}
 	if _, err := g.git(ctx, call{repo: repo}, "update-ref", branch, commit, tip); err != nil {
-		now, unread := g.git(ctx, call{repo: repo}, "rev-parse", "--verify", branch)
-		if unread == nil && now != tip {
-			return "", errRaced
+		if now, unread := resolve(branch); unread == nil && now != tip {
+			return "", errBranchMoved
 		}
 		return "", err
 	}
 	return commit, nil
-}
-
-// entries returns the files of a workspace that belong to its next commit.
-func (g *Git) entries(ctx context.Context, repo, parent, dir string, root *os.Root) ([]entry, error) {
-	had, err := g.tree(ctx, repo, parent)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := g.survey(root)
-	if err != nil {
-		return nil, err
-	}
-	entries, err = g.keep(ctx, repo, dir, submodules(root, entries, had), had)
-	if err != nil {
-		return nil, err
-	}
-	var bytes int64
-	for i, e := range entries {
-		bytes += e.size
-		if err := g.withinLimits(i+1, bytes); err != nil {
-			return nil, err
-		}
-	}
-	return entries, nil
-}
-
-// publish pushes a commit to the requester's repository and returns the URL of
-// its pull request, or nil if none is to be opened.
-func (g *Git) publish(ctx context.Context, id boxoffice.UUID, job work.Job, commit string) (*string, error) {
-	to, err := g.hosts.remote(job.Brief.RepoURL)
-	if err != nil {
-		return nil, err
-	}
-	name := "boxoffice/" + string(id)
-	push := call{repo: g.repo(id), protocols: to.protocols}
-	if credential, ok := g.credentials[to.host]; ok {
-		push.env = []string{ // not an argument, which every process of the machine can read
-			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.extraHeader",
-			"GIT_CONFIG_VALUE_0=Authorization: Basic " + credential.basic(),
-		}
-	}
-	if _, err := g.git(ctx, push, "push", "--quiet", "--recurse-submodules=no", "--", to.url, commit+":refs/heads/"+name); err != nil {
-		return nil, failed(ctx, err)
-	}
-	if len(g.config.PullRequest) == 0 {
-		return nil, nil
-	}
-	// Opening a second pull request is worse than opening none, so the first
-	// one's URL is kept as soon as it is known.
-	kept := filepath.Join(g.repo(id), "pull-request")
-	if known, err := os.ReadFile(kept); err == nil {
-		address := string(known)
-		return &address, nil
-	}
-	env := append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, g.config.Env...)
-	env = append(env, "REPO_URL="+to.url, "BRANCH="+name, "JOB_ID="+string(id), "TITLE="+title(job.Objective))
-	shown := filepath.Base(g.config.PullRequest[0]) + " (pull request for " + name + ")"
-	printed, err := g.run(ctx, g.config.PullRequest, shown, env, call{dir: g.unfinished()})
-	if err != nil {
-		return nil, failed(ctx, err)
-	}
-	address := strings.TrimSpace(printed)
-	if u, err := url.Parse(address); err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" || len(address) > 2048 {
-		return nil, failuref("%s: it printed no address of a pull request", shown)
-	}
-	return &address, replace(kept, []byte(address))
-}
-
-// replace writes a file that is whole or absent.
-func replace(name string, content []byte) error {
-	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
 }

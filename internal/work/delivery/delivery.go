@@ -1,15 +1,12 @@
-// Package delivery keeps the git side of a job: the workspace in which its
-// agent works, the bare repository that its commits end in, the requester's own
-// repository where one is named, and the smart HTTP by which all of it is
-// cloned. It drives the git program and reads no object format itself.
+// Package delivery keeps the git side of jobs: it creates the workspace in which a job's agents work, commits what they
+// wrote to a repository of the job, pushes that to the requester's repository if one is named, and serves it to
+// clients of git. It runs the git program and reads no object format itself.
 //
-// Three parties meet here and none is trusted. The agent owns its workspace and
-// may write anything there, so git never reads that directory: what is in it is
-// read by this package (see snapshot.go), and the commits that the agent made
-// are verified object by object in a repository of ours (see history.go). The
-// requester names an address, which passes the rules of policy.go before git
-// sees it. The host at that address may refuse, hang, redirect or send without
-// end, and every command has a time limit and bounded output.
+// It works for three parties and trusts none of them. The agent may write anything into its workspace. So git does not
+// read that folder: this package reads the files (see survey.go), and verifies the agent's commits object by object in
+// a repository of its own (see history.go). The requester names an address. hosts.go checks it before git gets it. The
+// host at that address may refuse, hang, redirect or send without end. So every command has a time limit, and its
+// output is bounded.
 package delivery
 
 import (
@@ -30,85 +27,67 @@ import (
 	"boxoffice/internal/work/workspace"
 )
 
-// Config is what New needs. Dir and BaseURL are required.
+// Config is what New needs.
 type Config struct {
-	// Dir holds everything: repos/<jobId>.git, bare, what is served;
-	// workspaces/<jobId>, where an agent works; tmp, what is not finished. It is
-	// one file system, shared by every process that runs jobs. A workspace is
-	// all of it that an agent should be able to write.
+	// Dir holds repos/<jobId>.git, the bare repositories that are served, and the folders of package workspace. It is
+	// one file system, and every process that runs jobs uses the same one.
 	Dir     string
 	BaseURL string // the service's public address, without a slash at its end
 
-	// AllowedHosts are the Hosts that a requester's repoUrl may name. None allows
-	// none. Only https reaches them, but for a loopback host that is listed.
+	// AllowedHosts are the hosts that a requester's repoUrl may name, see NewHosts. They are reached by https. A
+	// loopback host may also be reached by http.
 	AllowedHosts []string
-	// Credentials are sent to a host on a push, and never on a read: else a
-	// requester could have any repository delivered that the operator can read.
+	// Credentials are sent to a host on a push and never on a read. If they were sent on a read, a requester could have
+	// any repository delivered that the operator can read.
 	Credentials map[string]Credential
 
-	// PullRequest is the command that opens a pull request for a branch that was
-	// pushed to a requester's repository. It is given REPO_URL, BRANCH, JOB_ID
-	// and TITLE in its environment and prints the pull request's URL, and the
-	// same URL again if that was opened before. None: none is opened.
+	// PullRequest is the command that opens a pull request for a branch that was pushed to a requester's repository. It
+	// gets REPO_URL, BRANCH, JOB_ID and TITLE in its environment and prints the pull request's URL. If the pull request
+	// was opened before, it prints the URL again. If the command is empty, no pull request is opened.
 	PullRequest []string
-	// Env is added to the environment of git and of PullRequest, which is
-	// otherwise bare: a proxy, a CA file, a token of the command. No value of it
-	// is shown in a failure.
+	// Env is added to the environment of git and of PullRequest, which holds little else: a proxy, a CA file, a token of
+	// the command. Its values are removed from every failure text.
 	Env []string
 
-	Author   string        // of the commits made here, "Name <address>"; default DefaultAuthor
-	Timeout  time.Duration // of each command; default DefaultTimeout
-	MaxFiles int           // in what is cloned or committed; default DefaultMaxFiles
-	MaxBytes int64         // of the same, and of a pack that is fetched; default DefaultMaxBytes
-	MaxReads int           // served at once; default DefaultMaxReads
+	Author   string        // of the commits made here: "Name <address>"
+	Timeout  time.Duration // of each command
+	MaxFiles int           // in what is cloned or committed
+	MaxBytes int64         // in what is cloned or committed, and of a fetched pack
+	MaxReads int           // clients that are served at once
 
-	Now func() time.Time // default time.Now
+	Now func() time.Time
 }
 
-// A Credential is what a push to a host authenticates with (HTTP Basic).
+// A Credential authenticates a push to a host (HTTP Basic).
 type Credential struct{ Username, Password string }
 
-// The defaults of Config.
-const (
-	DefaultAuthor   = "Boxoffice <boxoffice@localhost>"
-	DefaultTimeout  = 2 * time.Minute
-	DefaultMaxFiles = 50_000
-	DefaultMaxBytes = 1 << 30
-	DefaultMaxReads = 16
-)
-
-// oldestGit is the first that has all the guards that environment sets.
+// oldestGit is the first version of git that has every setting of guards and environment.
 const oldestGit = "2.35.2"
 
-// Git keeps the repositories of jobs. Any number of goroutines and processes
-// may use the same Dir.
+// Git keeps the repositories of jobs. Any number of goroutines and processes may use the same Dir.
 type Git struct {
+	*workspace.Folders
 	config  Config
 	program string // git's absolute path
-	author  string // as a commit has it
+	author  string // in the form of a commit
 	hosts   Hosts
-	secrets []string
+	secrets []string // see scrub
 	reads   chan struct{}
 
 	credentials map[string]Credential // by hostName
 }
 
-// New checks the configuration and the git program that PATH names.
+// New checks the configuration and the git program that PATH names. It creates the folders below Dir.
 func New(config Config) (*Git, error) {
 	dir, err := filepath.Abs(config.Dir)
 	if config.Dir == "" || err != nil {
 		return nil, errors.New("delivery: a folder for repositories is required")
 	}
-	config.Dir = dir
-	config.Author = orDefault(config.Author, DefaultAuthor)
-	config.Timeout = orDefault(config.Timeout, DefaultTimeout)
-	config.MaxFiles = orDefault(config.MaxFiles, DefaultMaxFiles)
-	config.MaxBytes = orDefault(config.MaxBytes, DefaultMaxBytes)
-	config.MaxReads = orDefault(config.MaxReads, DefaultMaxReads)
-	if config.Now == nil {
-		config.Now = time.Now
+	if config.Timeout <= 0 || config.MaxFiles <= 0 || config.MaxBytes <= 0 || config.MaxReads <= 0 {
+		return nil, errors.New("delivery: timeout and limits must be positive")
 	}
-	if base, err := url.Parse(config.BaseURL); err != nil || base.Host == "" || strings.HasSuffix(config.BaseURL, "/") {
+	base, err := url.Parse(config.BaseURL)
+	if err != nil || base.Host == "" || strings.HasSuffix(config.BaseURL, "/") {
 		return nil, errors.New("delivery: the base URL must be absolute and have no slash at its end")
 	}
 	author, err := mail.ParseAddress(config.Author)
@@ -135,97 +114,42 @@ func New(config Config) (*Git, error) {
 		g.secrets = append(g.secrets, value)
 	}
 	if g.program, err = exec.LookPath("git"); err != nil {
-		return nil, fmt.Errorf("delivery: the git program is needed to deliver work: install git %s or newer, or set PATH: %w", oldestGit, err)
+		return nil, fmt.Errorf("delivery: the git program is needed to deliver work: "+
+			"install git %s or newer, or set PATH: %w", oldestGit, err)
 	}
-	for _, folder := range []string{g.repos(), g.workspaces(), g.unfinished()} {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return nil, fmt.Errorf("delivery: %w", err)
-		}
-	}
-	// A workspace has to be what it is called: agents are allowed to write below
-	// its name, and not where a link leads.
-	if g.config.Dir, err = filepath.EvalSymlinks(dir); err != nil {
+	// Another process may be running a command in its temporary folder, for at most the timeout of each command.
+	stale := config.Now().Add(-max(24*time.Hour, 10*config.Timeout))
+	if g.Folders, err = workspace.Open(dir, stale); err != nil {
 		return nil, fmt.Errorf("delivery: %w", err)
 	}
-	return g, errors.Join(g.checkVersion(), g.sweep())
-}
-
-func orDefault[T comparable](value, standard T) T {
-	var zero T
-	if value == zero {
-		return standard
+	if err := os.MkdirAll(g.repos(), 0o700); err != nil {
+		return nil, fmt.Errorf("delivery: %w", err)
 	}
-	return value
+	return g, g.checkVersion()
 }
 
 var versionPattern = regexp.MustCompile(`^git version (\d+)\.(\d+)(?:\.(\d+))?`)
 
 func (g *Git) checkVersion() error {
-	said, err := g.git(context.Background(), call{}, "version")
+	printed, err := g.git(context.Background(), call{}, "version")
 	if err != nil {
 		return fmt.Errorf("delivery: the git program does not run: %w", err)
 	}
-	numbers := func(version string) (n int) {
+	number := func(version string) (n int) {
 		for _, part := range versionPattern.FindStringSubmatch("git version " + version)[1:] {
 			i, _ := strconv.Atoi(part)
 			n = n*1000 + i
 		}
 		return n
 	}
-	version := strings.TrimPrefix(said, "git version ")
-	if !versionPattern.MatchString(said) || numbers(version) < numbers(oldestGit) {
-		return fmt.Errorf("delivery: git %s or newer is needed, and %s says %q", oldestGit, g.program, said)
+	version := strings.TrimPrefix(printed, "git version ")
+	if !versionPattern.MatchString(printed) || number(version) < number(oldestGit) {
+		return fmt.Errorf("delivery: git %s or newer is needed, and %s printed %q", oldestGit, g.program, printed)
 	}
 	return nil
 }
 
-func (g *Git) repos() string      { return filepath.Join(g.config.Dir, "repos") }
-func (g *Git) workspaces() string { return filepath.Join(g.config.Dir, "workspaces") }
-func (g *Git) unfinished() string { return filepath.Join(g.config.Dir, "tmp") }
+func (g *Git) repos() string { return filepath.Join(g.Dir(), "repos") }
 
-// The names come from a boxoffice.UUID that was parsed, so they are one path
-// element that begins with a hex digit.
-func (g *Git) repo(id boxoffice.UUID) string      { return filepath.Join(g.repos(), string(id)+".git") }
-func (g *Git) workspace(id boxoffice.UUID) string { return filepath.Join(g.workspaces(), string(id)) }
-
-// build makes a folder that is either whole or absent: it is made elsewhere and
-// renamed, so a crash leaves nothing half-made in its place. If another process
-// was first, its folder stays.
-func (g *Git) build(path string, fill func(folder string) error) error {
-	switch info, err := os.Lstat(path); {
-	case err == nil && info.IsDir():
-		return nil
-	case err == nil:
-		if err := os.Remove(path); err != nil {
-			return err
-		}
-	case !errors.Is(err, os.ErrNotExist):
-		return err
-	}
-	folder, err := os.MkdirTemp(g.unfinished(), "")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	if err := fill(folder); err != nil {
-		return err
-	}
-	err = os.Rename(folder, path)
-	if info, found := os.Lstat(path); err != nil && found == nil && info.IsDir() {
-		return nil
-	}
-	return err
-}
-
-// sweep removes what a process that was killed left unfinished. Other processes
-// may be at work, so it leaves what is younger than any command can be.
-func (g *Git) sweep() error {
-	entries, err := os.ReadDir(g.unfinished())
-	for _, entry := range entries {
-		info, gone := entry.Info()
-		if gone == nil && g.config.Now().Sub(info.ModTime()) > max(24*time.Hour, 10*g.config.Timeout) {
-			err = errors.Join(err, workspace.Remove(filepath.Join(g.unfinished(), entry.Name())))
-		}
-	}
-	return err
-}
+// repo returns where the repository of a job is or will be. The id has to be one that boxoffice.ParseUUID returned.
+func (g *Git) repo(id boxoffice.UUID) string { return filepath.Join(g.repos(), string(id)+".git") }

@@ -17,25 +17,30 @@ import (
 	"boxoffice"
 	"boxoffice/internal/work"
 	"boxoffice/internal/work/delivery"
+	"boxoffice/internal/work/workspace"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// A house is a Git with its folder.
-type house struct {
+// A service is a Git and its folder.
+type service struct {
 	*delivery.Git
 	t   *testing.T
 	dir string
 }
 
-func open(t *testing.T, change func(*delivery.Config)) house {
-	t.Helper()
-	config := delivery.Config{
+func config(t *testing.T) delivery.Config {
+	return delivery.Config{
 		Dir: t.TempDir(), BaseURL: "https://boxoffice.example", Author: "Agents of Boxoffice <agents@boxoffice.example>",
-		Timeout: 30 * time.Second, MaxFiles: 200, MaxBytes: 4 << 20, Now: func() time.Time { return noon },
+		Timeout: 30 * time.Second, MaxFiles: 200, MaxBytes: 4 << 20, MaxReads: 16, Now: func() time.Time { return noon },
 	}
+}
+
+func open(t *testing.T, change func(*delivery.Config)) service {
+	t.Helper()
+	config := config(t)
 	if change != nil {
 		change(&config)
 	}
@@ -43,7 +48,7 @@ func open(t *testing.T, change func(*delivery.Config)) house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return house{git, t, config.Dir}
+	return service{git, t, config.Dir}
 }
 
 func newJob(change func(*work.Job)) work.Job {
@@ -56,7 +61,7 @@ func newJob(change func(*work.Job)) work.Job {
 	return job
 }
 
-func (h house) workspace(job work.Job) string {
+func (h service) workspace(job work.Job) string {
 	h.t.Helper()
 	dir, err := h.Workspace(h.t.Context(), job)
 	if err != nil {
@@ -66,7 +71,7 @@ func (h house) workspace(job work.Job) string {
 }
 
 // deliver delivers and expects a success.
-func (h house) deliver(job work.Job, dir string) boxoffice.Delivery {
+func (h service) deliver(job work.Job, dir string) boxoffice.Delivery {
 	h.t.Helper()
 	delivered, err := h.Deliver(h.t.Context(), job, dir)
 	if err != nil {
@@ -82,7 +87,7 @@ func (h house) deliver(job work.Job, dir string) boxoffice.Delivery {
 }
 
 // failure delivers and expects a failure object.
-func (h house) failure(job work.Job, dir string) string {
+func (h service) failure(job work.Job, dir string) string {
 	h.t.Helper()
 	delivered, err := h.Deliver(h.t.Context(), job, dir)
 	if err != nil {
@@ -97,10 +102,12 @@ func (h house) failure(job work.Job, dir string) string {
 	return delivered.Failure
 }
 
-func (h house) repo(job work.Job) string { return filepath.Join(h.dir, "repos", string(job.ID)+".git") }
+func (h service) repo(job work.Job) string {
+	return filepath.Join(h.dir, "repos", string(job.ID)+".git")
+}
 
 // files returns what a commit of a job holds: path to mode and content.
-func (h house) files(job work.Job, commit string) map[string]string {
+func (h service) files(job work.Job, commit string) map[string]string {
 	h.t.Helper()
 	files := make(map[string]string)
 	for line := range strings.SplitSeq(run(h.t, h.repo(job), "git", "ls-tree", "-r", "-z", commit), "\x00") {
@@ -115,7 +122,7 @@ func (h house) files(job work.Job, commit string) map[string]string {
 	return files
 }
 
-// write puts files into a folder; a name that ends in a slash is a folder.
+// write writes files below a folder.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -129,7 +136,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// command is a program as an agent or a requester runs it.
+// command is a program that an agent or a requester runs.
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(t.Context(), name, args...)
 	c.Dir = dir
@@ -149,7 +156,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// refused runs a command that has to fail, and returns what it said.
+// refused runs a command that has to fail, and returns its output.
 func refused(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	out, err := command(t, dir, name, args...).CombinedOutput()
@@ -159,7 +166,7 @@ func refused(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// A forge is somebody's git server, reached over loopback HTTP.
+// A forge is a git server of the requester's, on loopback HTTP.
 type forge struct {
 	*httptest.Server
 	dir string
@@ -186,7 +193,7 @@ func openForge(t *testing.T, guard func(http.Handler) http.Handler) forge {
 
 func (f forge) host() string { return strings.TrimPrefix(f.URL, "http://") }
 
-// create makes a repository with history, of which the last commit has files.
+// create creates a repository with two commits, of which the last has the files. Without files it stays empty.
 func (f forge) create(t *testing.T, name string, files map[string]string) (address string) {
 	t.Helper()
 	run(t, f.dir, "git", "init", "--quiet", "--bare", "--initial-branch=trunk", name)
@@ -206,6 +213,7 @@ func (f forge) create(t *testing.T, name string, files map[string]string) (addre
 }
 
 func TestDeliverAFreshJob(t *testing.T) {
+	t.Parallel()
 	h, job := open(t, nil), newJob(nil)
 	dir := h.workspace(job)
 	write(t, dir, map[string]string{
@@ -242,16 +250,17 @@ func TestDeliverAFreshJob(t *testing.T) {
 	}
 	write(t, dir, map[string]string{"poem.txt": "Two boxes.\n"})
 	if more := h.deliver(job, dir); run(t, h.repo(job), "git", "rev-parse", more.Commit+"^") != delivered.Commit {
-		t.Error("what was written since does not build on what was delivered")
+		t.Error("the second delivery does not build on the first")
 	}
 }
 
-// What the agent commits is delivered as it committed it.
+// Deliver keeps the agent's own commits.
 func TestAgentsOwnCommits(t *testing.T) {
+	t.Parallel()
 	h, job := open(t, nil), newJob(nil)
 	dir := h.workspace(job)
 	if got := run(t, dir, "git", "remote"); got != "" {
-		t.Errorf("the workspace knows the remote %q", got)
+		t.Errorf("the workspace names the remote %q", got)
 	}
 	for _, word := range []string{"first", "second"} {
 		write(t, dir, map[string]string{"poem": word})
@@ -274,7 +283,7 @@ func TestAgentsOwnCommits(t *testing.T) {
 	}
 }
 
-// An agent that rewrites what it was given keeps its files, and we our history.
+// If an agent rewrites the history that it was given, its files are delivered on top of our history.
 func TestRewrittenHistory(t *testing.T) {
 	h, job := open(t, nil), newJob(nil)
 	dir := h.workspace(job)
@@ -287,7 +296,8 @@ func TestRewrittenHistory(t *testing.T) {
 	}
 }
 
-func TestNextVersionGoesOn(t *testing.T) {
+func TestNextVersionBuildsOnTheFirst(t *testing.T) {
+	t.Parallel()
 	h, first := open(t, nil), newJob(nil)
 	dir := h.workspace(first)
 	write(t, dir, map[string]string{"poem": "one"})
@@ -309,14 +319,14 @@ func TestNextVersionGoesOn(t *testing.T) {
 	if run(t, h.repo(first), "git", "rev-parse", "main") != one.Commit {
 		t.Error("the first version has changed")
 	}
-	// Of a version that never had a workspace, nothing is left to go on from.
+	// A version that never had a workspace has no repository to build on.
 	h.workspace(newJob(func(j *work.Job) { j.Brief.Follows = boxoffice.NewUUID() }))
 }
 
-// A process that dies leaves folders that are whole or absent.
+// A process that dies leaves each folder complete or absent.
 func TestWorkspaceAfterACrash(t *testing.T) {
+	t.Parallel()
 	h, job := open(t, nil), newJob(nil)
-	write(t, h.dir, map[string]string{"tmp/half/HEAD": "half-made"})
 	dir := h.workspace(job)
 	write(t, dir, map[string]string{"poem": "half written"})
 	if again := h.workspace(job); again != dir {
@@ -329,10 +339,10 @@ func TestWorkspaceAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	if dir = h.workspace(job); run(t, dir, "git", "status", "--porcelain") != "" {
-		t.Error("the workspace was not made again")
+		t.Error("the workspace was not created again")
 	}
 
-	// The repository was made and the workspace was not; then the other way about.
+	// Above, the repository existed and the workspace did not. Now it is the other way round.
 	if err := os.RemoveAll(h.repo(job)); err != nil {
 		t.Fatal(err)
 	}
@@ -340,17 +350,18 @@ func TestWorkspaceAfterACrash(t *testing.T) {
 	write(t, dir, map[string]string{"poem": "a poem"})
 	h.deliver(job, dir)
 
-	// What is left of a killed process goes once it is old.
-	later := delivery.Config{Dir: h.dir, BaseURL: "https://boxoffice.example", Now: func() time.Time { return time.Now().Add(48 * time.Hour) }}
-	if _, err := delivery.New(later); err != nil {
-		t.Fatal(err)
-	}
+	// A folder that a killed process left half made is removed once it is old.
+	write(t, h.dir, map[string]string{"tmp/half/HEAD": "half made"})
+	open(t, func(c *delivery.Config) {
+		c.Dir, c.Now = h.dir, func() time.Time { return time.Now().Add(48 * time.Hour) }
+	})
 	if left, _ := os.ReadDir(filepath.Join(h.dir, "tmp")); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 }
 
 func TestDeliverAtOnce(t *testing.T) {
+	t.Parallel()
 	h, job := open(t, nil), newJob(nil)
 	dir := h.workspace(job)
 	write(t, dir, map[string]string{"poem": "a poem"})
@@ -391,7 +402,7 @@ func TestFaultsAreErrors(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	good := delivery.Config{Dir: t.TempDir(), BaseURL: "https://boxoffice.example"}
+	good := config(t)
 	for _, test := range []struct {
 		change func(*delivery.Config)
 		want   string
@@ -400,6 +411,8 @@ func TestNew(t *testing.T) {
 		{func(c *delivery.Config) { c.Dir = "" }, "a folder"},
 		{func(c *delivery.Config) { c.BaseURL = "boxoffice.example/" }, "base URL"},
 		{func(c *delivery.Config) { c.Author = "nobody" }, "author"},
+		{func(c *delivery.Config) { c.Timeout = 0 }, "must be positive"},
+		{func(c *delivery.Config) { c.MaxReads = 0 }, "must be positive"},
 		{func(c *delivery.Config) { c.AllowedHosts = []string{"https://git.example"} }, "allowed host"},
 		{func(c *delivery.Config) { c.AllowedHosts = []string{"-oProxyCommand=x"} }, "allowed host"},
 		{func(c *delivery.Config) { c.Credentials = map[string]delivery.Credential{"git.example": {}} }, "credentials"},
@@ -423,22 +436,14 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A folder that a link leads to is known by its real name, which agents are
-// held to.
+// Agents may write below the real path of their workspace. So Workspace returns a path without links.
 func TestDirBehindALink(t *testing.T) {
-	real, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(real, link); err != nil {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(t.TempDir(), link); err != nil {
 		t.Fatal(err)
 	}
-	g, err := delivery.New(delivery.Config{Dir: link, BaseURL: "https://boxoffice.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := g.Workspace(t.Context(), work.Job{Job: boxoffice.Job{ID: boxoffice.NewUUID(), Objective: "look"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resolved, err := filepath.EvalSymlinks(dir); err != nil || resolved != dir {
-		t.Errorf("the workspace %s is %s (%v)", dir, resolved, err)
+	h := open(t, func(c *delivery.Config) { c.Dir = link })
+	if err := workspace.Check(h.workspace(newJob(nil))); err != nil {
+		t.Error(err)
 	}
 }

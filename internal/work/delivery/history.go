@@ -14,10 +14,9 @@ import (
 	"boxoffice"
 )
 
-// An agent may commit as it works, and its commits are delivered. Its .git is
-// not trusted to be a repository: of all that is in it, only HEAD and the files
-// of objects are copied, into a repository with our configuration, from which
-// ours fetches as from a stranger. That hashes and checks every object.
+// An agent may commit as it works, and its commits are delivered. But its .git is not trusted. Only HEAD and the files
+// of objects are read from it. The object files are copied into a repository with our configuration, and the job's
+// repository fetches from that one with all checks of a foreign repository. The fetch hashes and checks every object.
 
 var (
 	commitName = regexp.MustCompile(`^[0-9a-f]{40}$`)
@@ -25,32 +24,31 @@ var (
 	objectFile = regexp.MustCompile(`^(?:[0-9a-f]{2}/[0-9a-f]{38}|pack/pack-[0-9a-f]{40}\.(?:pack|idx))$`)
 )
 
-// maxRefs bounds HEAD, a ref, and the file of packed refs.
+// maxRefs is how many bytes of HEAD, of a ref and of the file of packed refs are read.
 const maxRefs = 1 << 20
 
-// history brings the agent's commits into the job's repository and returns the
-// one that the delivery builds on: the agent's last, if it descends from ours,
-// else ours, which is tip.
+// history fetches the agent's commits into the job's repository. It returns the commit that the delivery builds on: the
+// agent's last commit if it descends from tip, or else tip, the last commit of the job's branch.
 func (g *Git) history(ctx context.Context, id boxoffice.UUID, root *os.Root, tip string) (string, error) {
 	head := agentHead(root)
 	if head == "" || head == tip {
 		return tip, nil
 	}
 	repo := g.repo(id)
-	if g.descends(ctx, repo, head, tip) { // it was brought before
+	if g.descends(ctx, repo, head, tip) { // it was fetched before
 		return tip, nil
 	}
-	inside, err := g.quarantine(ctx, repo, root, head)
-	if inside != "" {
-		defer os.RemoveAll(inside)
+	quarantined, err := g.quarantine(ctx, repo, root, head)
+	if quarantined != "" {
+		defer os.RemoveAll(quarantined)
 	}
 	if err == nil {
 		_, err = g.git(ctx, call{repo: repo, protocols: "file"}, "fetch", "--quiet", "--no-tags", "--update-shallow",
-			"--no-write-fetch-head", "--", inside, "refs/heads/agent")
+			"--no-write-fetch-head", "--", quarantined, "refs/heads/agent")
 	}
 	_, broken := errors.AsType[*commandError](err)
-	if broken && ctx.Err() == nil || errors.Is(err, errNoHistory) {
-		return tip, nil // a damaged history is no reason to lose the files
+	if broken && ctx.Err() == nil || errors.Is(err, errNoObjects) {
+		return tip, nil // the history is damaged, so only the files are delivered
 	}
 	if err != nil {
 		return "", err
@@ -61,29 +59,29 @@ func (g *Git) history(ctx context.Context, id boxoffice.UUID, root *os.Root, tip
 	return tip, nil
 }
 
-// descends reports whether descendant is ancestor or comes after it.
+// descends reports whether ancestor is descendant itself or one of its ancestors.
 func (g *Git) descends(ctx context.Context, repo, ancestor, descendant string) bool {
 	_, err := g.git(ctx, call{repo: repo}, "merge-base", "--is-ancestor", ancestor, descendant)
 	return err == nil
 }
 
-// quarantine makes a repository of the agent's object files, in which
-// refs/heads/agent is head. The caller removes the folder that it returns.
+// quarantine creates a repository of the agent's object files, whose refs/heads/agent is head. The caller removes the
+// returned folder.
 func (g *Git) quarantine(ctx context.Context, repo string, root *os.Root, head string) (string, error) {
-	folder, err := os.MkdirTemp(g.unfinished(), "")
+	folder, err := g.Scratch()
 	if err != nil {
 		return "", err
 	}
 	if _, err := g.git(ctx, call{}, "init", "--quiet", "--bare", "--template=", "--", folder); err != nil {
 		return folder, err
 	}
-	// What ours has need not be there twice, and its edge is the agent's too.
+	// The agent's clone may lack objects that the job's repository has, and both end at the same shallow commits.
 	if err := os.WriteFile(filepath.Join(folder, "objects/info/alternates"), []byte(repo+"/objects\n"), 0o600); err != nil {
 		return folder, err
 	}
-	switch edge, err := os.ReadFile(filepath.Join(repo, "shallow")); {
+	switch shallow, err := os.ReadFile(filepath.Join(repo, "shallow")); {
 	case err == nil:
-		if err := os.WriteFile(filepath.Join(folder, "shallow"), edge, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "shallow"), shallow, 0o600); err != nil {
 			return folder, err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
@@ -96,23 +94,23 @@ func (g *Git) quarantine(ctx context.Context, repo string, root *os.Root, head s
 	return folder, err
 }
 
-// errNoHistory is returned for a .git that is no repository.
-var errNoHistory = errors.New("no folder of objects")
+// errNoObjects is returned for a .git without a folder of objects.
+var errNoObjects = errors.New("no folder of objects")
 
-// copyObjects copies the agent's object files, as many as the limits allow.
+// copyObjects copies the agent's object files. It fails if they exceed the limits.
 func (g *Git) copyObjects(root *os.Root, into string) error {
-	left := 2 * g.config.MaxBytes // the files, and as much again of what they were
+	left := 2 * g.config.MaxBytes // for the files and for their earlier versions
 	files := 4 * g.config.MaxFiles
 	const objects = ".git/objects"
 	if info, err := root.Lstat(objects); err != nil || !info.IsDir() {
-		return errNoHistory
+		return errNoObjects
 	}
-	return list(root, objects, func(shelf fs.DirEntry) error {
-		if !shelf.IsDir() || len(shelf.Name()) != 2 && shelf.Name() != "pack" {
+	return list(root, objects, func(folder fs.DirEntry) error {
+		if !folder.IsDir() || len(folder.Name()) != 2 && folder.Name() != "pack" {
 			return nil
 		}
-		return list(root, objects+"/"+shelf.Name(), func(item fs.DirEntry) error {
-			name := shelf.Name() + "/" + item.Name()
+		return list(root, objects+"/"+folder.Name(), func(item fs.DirEntry) error {
+			name := folder.Name() + "/" + item.Name()
 			if !objectFile.MatchString(name) || !item.Type().IsRegular() {
 				return nil
 			}
@@ -124,7 +122,7 @@ func (g *Git) copyObjects(root *os.Root, into string) error {
 				return unreadable(objects+"/"+name, err)
 			}
 			defer from.Close()
-			if err := os.MkdirAll(filepath.Join(into, shelf.Name()), 0o700); err != nil {
+			if err := os.MkdirAll(filepath.Join(into, folder.Name()), 0o700); err != nil {
 				return err
 			}
 			to, err := os.OpenFile(filepath.Join(into, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -144,8 +142,8 @@ func (g *Git) copyObjects(root *os.Root, into string) error {
 	})
 }
 
-// agentHead returns the commit that the agent's HEAD names, or "" if there is
-// none that can be read: then the files alone are delivered.
+// agentHead returns the commit that the agent's HEAD names. It returns "" if HEAD cannot be read: then only the files
+// are delivered.
 func agentHead(root *os.Root) string {
 	if info, err := root.Lstat(".git"); err != nil || !info.IsDir() {
 		return ""

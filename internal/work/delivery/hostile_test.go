@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever an agent leaves in its workspace, none of it runs and nothing
-// outside of it is delivered.
+// An agent may leave anything in its workspace. None of it runs, and nothing outside of the workspace is delivered.
 func TestHostileWorkspace(t *testing.T) {
-	trap := filepath.Join(t.TempDir(), "trap") // exists once something of the agent's has run
+	t.Parallel()
+	trap := filepath.Join(t.TempDir(), "trap") // exists if a program of the agent's ran
 	spring := "#!/bin/sh\ntouch " + trap + "\n"
 	secret := filepath.Join(t.TempDir(), "secret")
 	write(t, "/", map[string]string{secret: "the operator's secret"})
@@ -108,7 +108,7 @@ func TestHostileWorkspace(t *testing.T) {
 			replace(t, dir, ".git/objects", func(name string) { link(t, filepath.Dir(secret), name) })
 			return nil
 		},
-		"HEAD that leads out": func(t *testing.T, dir string) map[string]string {
+		"HEAD outside of the workspace": func(t *testing.T, dir string) map[string]string {
 			write(t, dir, map[string]string{".git/HEAD": "ref: refs/heads/../../../../secret\n"})
 			return nil
 		},
@@ -150,13 +150,14 @@ func TestHostileWorkspace(t *testing.T) {
 				t.Errorf("delivered again as %s, first as %s", again.Commit, delivered.Commit)
 			}
 			if _, err := os.Stat(trap); err == nil {
-				t.Fatal("the agent's program ran as the service")
+				t.Fatal("a program of the agent's ran as the service")
 			}
 		})
 	}
 }
 
 func TestWorkspaceBeyondTheLimits(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		fill func(t *testing.T, dir string)
 		want string
@@ -201,7 +202,7 @@ func TestWorkspaceBeyondTheLimits(t *testing.T) {
 			}
 		})
 	}
-	// What is ignored counts nowhere but in how much is looked at.
+	// Ignored files count only towards the number of files that are listed.
 	h, job := open(t, nil), newJob(nil)
 	dir := h.workspace(job)
 	write(t, dir, map[string]string{".gitignore": "f*\n", "kept": ""})
@@ -211,9 +212,9 @@ func TestWorkspaceBeyondTheLimits(t *testing.T) {
 	h.deliver(job, dir)
 }
 
-// A requester's submodules stay what they are, and tracked files that a
-// .gitignore names stay tracked.
-func TestWhatTheRequesterHad(t *testing.T) {
+// Submodules of the requester's stay as they are, and tracked files that a .gitignore names stay tracked.
+func TestSubmodulesAndIgnoredFilesOfTheRequester(t *testing.T) {
+	t.Parallel()
 	f := openForge(t, nil)
 	address := f.create(t, "theirs.git", map[string]string{".gitignore": "*.log\n", "tracked.log": "tracked", "gone": "gone"})
 	bare := filepath.Join(f.dir, "theirs.git")
@@ -256,7 +257,7 @@ func pipe(t *testing.T, name string) {
 	}
 }
 
-// replace puts something else where a part of the workspace was.
+// replace removes a part of the workspace, and put creates something else in its place.
 func replace(t *testing.T, dir, name string, put func(name string)) {
 	t.Helper()
 	name = filepath.Join(dir, name)

@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/http"
@@ -15,8 +16,8 @@ import (
 	"boxoffice/internal/work/delivery"
 )
 
-// script writes a program and returns its path.
-func script(t *testing.T, text string) string {
+// program writes a shell script and returns its path.
+func program(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "open-pull-request")
 	if err := os.WriteFile(name, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
@@ -26,6 +27,7 @@ func script(t *testing.T, text string) string {
 }
 
 func TestDeliverToTheRequestersRepository(t *testing.T) {
+	t.Parallel()
 	var sent []string // the method and the Authorization of each request
 	f := openForge(t, func(backend http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +48,7 @@ func TestDeliverToTheRequestersRepository(t *testing.T) {
 		c.AllowedHosts = []string{"git.example", f.host()}
 		c.Credentials = map[string]delivery.Credential{f.host(): {Username: "bot", Password: "hunter2hunter2"}}
 		c.Env = []string{"FORGE_TOKEN=top-secret"}
-		c.PullRequest = []string{script(t, `echo "$REPO_URL $BRANCH $JOB_ID $TITLE ${FORGE_TOKEN:+token}" >> `+opened+`; echo opening >&2; echo https://forge.example/pull/7`)}
+		c.PullRequest = []string{program(t, `echo "$REPO_URL $BRANCH $JOB_ID $TITLE ${FORGE_TOKEN:+token}" >> `+opened+`; echo opening >&2; echo https://forge.example/pull/7`)}
 	})
 	job := newJob(func(j *work.Job) { j.Brief.RepoURL = address })
 	dir := h.workspace(job)
@@ -81,16 +83,17 @@ func TestDeliverToTheRequestersRepository(t *testing.T) {
 	}
 }
 
-// The process ends at each step in turn: after the commit, after the push, and
-// after the pull request was opened but before anybody heard of it.
+// The process dies after each step in turn: after the commit, after the push, and after the pull request was opened but
+// before its URL was saved.
 func TestDeliverAfterACrash(t *testing.T) {
+	t.Parallel()
 	f := openForge(t, nil)
 	opened := filepath.Join(t.TempDir(), "opened")
-	open7 := script(t, `echo x >> `+opened+`; echo https://forge.example/pull/7`)
+	open7 := program(t, `echo x >> `+opened+`; echo https://forge.example/pull/7`)
 	steps := map[string]func(*delivery.Config){
 		"commit": func(c *delivery.Config) { c.AllowedHosts = nil },
 		"push":   func(c *delivery.Config) { c.PullRequest = []string{"false"} },
-		"lost":   func(c *delivery.Config) { c.PullRequest = []string{script(t, `echo x >> `+opened+`; exit 3`)} },
+		"lost":   func(c *delivery.Config) { c.PullRequest = []string{program(t, `echo x >> `+opened+`; exit 3`)} },
 	}
 	for name, broken := range steps {
 		t.Run(name, func(t *testing.T) {
@@ -129,6 +132,7 @@ func TestEmptyRepository(t *testing.T) {
 // The next version of a job with a repository goes on from the version before
 // and has a branch of its own.
 func TestNextVersionInTheRequestersRepository(t *testing.T) {
+	t.Parallel()
 	f := openForge(t, nil)
 	address := f.create(t, "theirs.git", map[string]string{"README": "theirs"})
 	h := open(t, func(c *delivery.Config) { c.AllowedHosts = []string{f.host()} })
@@ -146,6 +150,7 @@ func TestNextVersionInTheRequestersRepository(t *testing.T) {
 }
 
 func TestFailingRemotes(t *testing.T) {
+	t.Parallel()
 	answer := func(status int, header, value string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(header, value)
@@ -155,7 +160,7 @@ func TestFailingRemotes(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("a redirect was followed")
 	}))
-	defer elsewhere.Close()
+	t.Cleanup(elsewhere.Close)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +186,7 @@ func TestFailingRemotes(t *testing.T) {
 			for r.Context().Err() == nil {
 				w.Write([]byte("0040" + strings.Repeat("a", 60)))
 			}
-		}), 2 * time.Second, ""},
+		}), time.Second, ""},
 		"says what it likes": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.WriteHeader(500)
@@ -189,6 +194,7 @@ func TestFailingRemotes(t *testing.T) {
 		}), 0, "500"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			address := "http://" + closed.Addr().String() + "/theirs.git"
 			if test.remote != nil {
 				remote := httptest.NewServer(test.remote)
@@ -198,7 +204,7 @@ func TestFailingRemotes(t *testing.T) {
 			}
 			host := strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/theirs.git")
 			h := open(t, func(c *delivery.Config) {
-				c.AllowedHosts, c.Timeout = []string{host}, test.timeout
+				c.AllowedHosts, c.Timeout = []string{host}, cmp.Or(test.timeout, c.Timeout)
 				c.Credentials = map[string]delivery.Credential{host: {Username: "bot", Password: secret}}
 			})
 			job := newJob(nil)
@@ -231,8 +237,9 @@ func TestFailingRemotes(t *testing.T) {
 	}
 }
 
-// A branch that somebody else moved is not overwritten.
+// A branch that the requester moved is not overwritten.
 func TestPushIsNeverForced(t *testing.T) {
+	t.Parallel()
 	f := openForge(t, nil)
 	address := f.create(t, "theirs.git", map[string]string{"README": "theirs"})
 	h := open(t, func(c *delivery.Config) { c.AllowedHosts = []string{f.host()} })
@@ -252,6 +259,7 @@ func TestPushIsNeverForced(t *testing.T) {
 }
 
 func TestRepositoryBeyondTheLimits(t *testing.T) {
+	t.Parallel()
 	f := openForge(t, nil)
 	many := make(map[string]string)
 	for i := range 201 {
@@ -277,9 +285,10 @@ func TestRepositoryBeyondTheLimits(t *testing.T) {
 }
 
 func TestFailingPullRequestCommand(t *testing.T) {
+	t.Parallel()
 	f := openForge(t, nil)
 	address := f.create(t, "theirs.git", map[string]string{"README": "theirs"})
-	for text, want := range map[string]string{
+	for script, want := range map[string]string{
 		"echo cannot: token ghp_0123456789abcdef top-secret-value >&2; exit 4": "exit status 4: cannot: [redacted] [redacted]",
 		"echo no address":           "printed no address",
 		"echo 'javascript:alert()'": "printed no address",
@@ -288,22 +297,26 @@ func TestFailingPullRequestCommand(t *testing.T) {
 		"sleep 60 & sleep 60":       "given up after 1s",
 		"yes https://x.example/":    "",
 	} {
-		h := open(t, func(c *delivery.Config) {
-			c.AllowedHosts, c.Timeout, c.Env = []string{f.host()}, time.Second, []string{"TOKEN=top-secret-value"}
-			c.PullRequest = []string{script(t, text)}
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			h := open(t, func(c *delivery.Config) {
+				c.AllowedHosts, c.Timeout, c.Env = []string{f.host()}, time.Second, []string{"TOKEN=top-secret-value"}
+				c.PullRequest = []string{program(t, script)}
+			})
+			job := newJob(func(j *work.Job) { j.Brief.RepoURL = address })
+			dir := h.workspace(job)
+			write(t, dir, map[string]string{"poem": "ours"})
+			failure := h.failure(job, dir)
+			if !strings.Contains(failure, want) || !strings.HasPrefix(failure, "open-pull-request ") {
+				t.Errorf("failure %q, want %q", failure, want)
+			}
 		})
-		job := newJob(func(j *work.Job) { j.Brief.RepoURL = address })
-		dir := h.workspace(job)
-		write(t, dir, map[string]string{"poem": "ours"})
-		if failure := h.failure(job, dir); !strings.Contains(failure, want) || !strings.HasPrefix(failure, "open-pull-request ") {
-			t.Errorf("%s: failure %q, want %q", text, failure, want)
-		}
 	}
 }
 
-// What a requester writes as repoUrl reaches only the hosts that are listed,
-// and no file, option or other program at all.
+// A repoUrl reaches only the allowed hosts. It never reaches a file, and never becomes an option or a program.
 func TestHostileAddresses(t *testing.T) {
+	t.Parallel()
 	f := openForge(t, nil)
 	f.create(t, "theirs.git", map[string]string{"README": "theirs"})
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a host that is not listed was reached") }))
@@ -353,8 +366,7 @@ func TestHostileAddresses(t *testing.T) {
 	h.workspace(newJob(func(j *work.Job) { j.Brief.RepoURL = f.URL + "/theirs.git" })) // the one that is allowed
 }
 
-// The port that https has anyway makes no other host, in the configuration or in
-// an address.
+// A host with https's default port and the same host without a port are equal, in the configuration and in an address.
 func TestAllowedHostWithItsPort(t *testing.T) {
 	h := open(t, func(c *delivery.Config) {
 		c.AllowedHosts = []string{"127.0.0.1:443"}
@@ -364,7 +376,7 @@ func TestAllowedHostWithItsPort(t *testing.T) {
 		job := newJob(func(j *work.Job) { j.Brief.RepoURL = address })
 		_, err := h.Workspace(t.Context(), job)
 		failure, ok := errors.AsType[*work.Failure](err)
-		if !ok || !strings.HasPrefix(failure.Text, "git ls-remote") { // it was asked
+		if !ok || !strings.HasPrefix(failure.Text, "git ls-remote") { // the host was allowed
 			t.Errorf("%s: %v", address, err)
 		}
 	}

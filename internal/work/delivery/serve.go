@@ -19,16 +19,13 @@ const (
 	uploadPack  = "git-upload-pack"
 	receivePack = "git-receive-pack"
 
-	// maxRequest bounds what a client asks for, unpacked: a few dozen bytes for
-	// each commit that it names.
-	maxRequest = 2 << 20
-	// busyAfter is when to come back, in seconds, if too much is being read.
-	busyAfter = "5"
+	maxRequest = 2 << 20 // bytes of an unpacked request, which has a few dozen for each commit that it names
+	busyAfter  = "5"     // seconds after which a client should ask again if too many are served
 )
 
-// ServeGit serves a request below /git/{job}.git/ by git's smart HTTP protocol
-// (gitprotocol-http, versions 0 to 2), read-only. The caller has checked that the
-// requester may read the job. A refusal is text/plain, which git shows to its user.
+// ServeGit serves a request below /git/{job}.git/ by git's smart HTTP protocol (gitprotocol-http, versions 0 to 2),
+// read-only. The caller has checked that the requester may read the job. A refusal is text/plain, because git shows
+// that to its user.
 func (g *Git) ServeGit(w http.ResponseWriter, r *http.Request, job boxoffice.UUID) {
 	repo := g.repo(job)
 	if _, err := os.Stat(repo); err != nil {
@@ -52,17 +49,17 @@ func refuse(w http.ResponseWriter, status int, text string) {
 
 func unavailable(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", busyAfter)
-	refuse(w, http.StatusServiceUnavailable, "the service is busy or a part of it is away; ask again")
+	refuse(w, http.StatusServiceUnavailable, "the service is busy or not ready; ask again")
 }
 
-// advertise answers the first request of a clone: what the repository holds.
+// advertise answers the first request of a clone, which asks what the repository holds.
 func (g *Git) advertise(w http.ResponseWriter, r *http.Request, repo string) {
 	switch r.URL.Query().Get("service") {
 	case uploadPack:
 	case receivePack:
 		refuse(w, http.StatusForbidden, "this repository is read-only")
 		return
-	default: // the dumb protocol
+	default: // git's older "dumb" protocol
 		refuse(w, http.StatusForbidden, "this repository is read by git's smart protocol")
 		return
 	}
@@ -73,7 +70,7 @@ func (g *Git) advertise(w http.ResponseWriter, r *http.Request, repo string) {
 	g.serve(w, r, "advertisement", header, nil, "--advertise-refs", repo)
 }
 
-// upload answers the requests after it: which commits, and then the pack.
+// upload answers the requests after the first, which name the wanted commits. The last answer is the pack.
 func (g *Git) upload(w http.ResponseWriter, r *http.Request, repo string) {
 	if r.Header.Get("Content-Type") != "application/x-"+uploadPack+"-request" {
 		refuse(w, http.StatusUnsupportedMediaType, "this address takes application/x-"+uploadPack+"-request")
@@ -91,7 +88,7 @@ func (g *Git) upload(w http.ResponseWriter, r *http.Request, repo string) {
 	g.serve(w, r, "result", nil, request, repo)
 }
 
-// body reads a request, at most one byte more than maxRequest of it.
+// body reads and unpacks a request. It stops after maxRequest bytes and one more.
 func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var reader io.Reader = http.MaxBytesReader(w, r.Body, maxRequest)
 	switch r.Header.Get("Content-Encoding") {
@@ -110,7 +107,7 @@ func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 var protocolPattern = regexp.MustCompile(`^[a-z0-9=:.]{1,64}$`)
 
-// version returns the Git-Protocol header, if it is one.
+// version returns the Git-Protocol header if it is well formed, or else "".
 func version(r *http.Request) string {
 	if v := r.Header.Get("Git-Protocol"); protocolPattern.MatchString(v) {
 		return v
@@ -126,9 +123,8 @@ func (g *Git) serve(w http.ResponseWriter, r *http.Request, kind string, header,
 		unavailable(w)
 		return
 	}
-	// A pack takes as long as the command may take, whatever other answers may,
-	// and no longer: a client that stopped reading must not hold a write that
-	// outlives this handler.
+	// A pack may take longer than other answers of the server: as long as the command may run. It needs a deadline all
+	// the same, because a client that stopped reading would block the handler for ever.
 	connection := http.NewResponseController(w)
 	connection.SetWriteDeadline(time.Now().Add(g.config.Timeout))
 
@@ -146,15 +142,15 @@ func (g *Git) serve(w http.ResponseWriter, r *http.Request, kind string, header,
 		if connection.Flush() != nil {
 			panic(http.ErrAbortHandler)
 		}
-		connection.SetWriteDeadline(time.Time{}) // of this answer, not of those after it on the connection
+		connection.SetWriteDeadline(time.Time{}) // the connection may carry further answers
 	case !out.begun:
 		unavailable(w)
 	default:
-		panic(http.ErrAbortHandler) // so that nobody takes it for whole
+		panic(http.ErrAbortHandler) // it closes the connection, so the client knows that the answer is incomplete
 	}
 }
 
-// started puts a header before the first byte of an answer.
+// A started writer writes a header before the first byte of an answer.
 type started struct {
 	w      http.ResponseWriter
 	header []byte

@@ -22,7 +22,7 @@ import (
 	"boxoffice/internal/work/delivery"
 )
 
-// owners says whose each job is.
+// owners maps each job to its requester.
 type owners map[boxoffice.UUID]boxoffice.Requester
 
 var errAway = errors.New("the store is away")
@@ -37,7 +37,7 @@ func (o owners) Job(_ context.Context, requester boxoffice.Requester, id boxoffi
 // unlimited is a rate that no test reaches.
 var unlimited = ratelimit.Rate{PerSecond: 1e6, Burst: 1e6}
 
-// jobs is a work.Store that says only whose each job is.
+// jobs is a work.Store that only reads jobs.
 type jobs struct {
 	work.Store
 	read func(context.Context, boxoffice.Requester, boxoffice.UUID) (work.Job, error)
@@ -55,20 +55,20 @@ func serve(g *delivery.Git, jobs jobs) http.Handler {
 	})
 }
 
-func (h house) handler(owners owners) http.Handler { return serve(h.Git, jobs{read: owners.Job}) }
+func (h service) handler(owners owners) http.Handler { return serve(h.Git, jobs{read: owners.Job}) }
 
-// A shop serves one delivered job.
-type shop struct {
-	house
+// A server is a service that delivered one job and serves it.
+type server struct {
+	service
 	*httptest.Server
 	token  boxoffice.Token
 	job    work.Job
 	commit string
 }
 
-func openShop(t *testing.T, change func(*delivery.Config)) shop {
+func openServer(t *testing.T, change func(*delivery.Config)) server {
 	t.Helper()
-	s := shop{house: open(t, change), token: boxoffice.NewToken(), job: newJob(nil)}
+	s := server{service: open(t, change), token: boxoffice.NewToken(), job: newJob(nil)}
 	dir := s.workspace(s.job)
 	write(t, dir, map[string]string{"poem": "a poem"})
 	s.commit = s.deliver(s.job, dir).Commit
@@ -78,15 +78,16 @@ func openShop(t *testing.T, change func(*delivery.Config)) shop {
 	return s
 }
 
-func (s shop) path() string { return "/git/" + string(s.job.ID) + ".git" }
+func (s server) path() string { return "/git/" + string(s.job.ID) + ".git" }
 
-// address has credentials in it, as a requester gives them to git.
-func (s shop) address(user, password string) string {
+// address returns the URL of the job's repository with credentials, as a requester gives it to git.
+func (s server) address(user, password string) string {
 	return strings.Replace(s.URL, "http://", "http://"+user+":"+password+"@", 1) + s.path()
 }
 
 func TestClone(t *testing.T) {
-	s := openShop(t, nil)
+	t.Parallel()
+	s := openServer(t, nil)
 	for name, args := range map[string][]string{
 		"protocol 2":   {"-c", "protocol.version=2", "clone", s.address("x", s.token.Reveal())},
 		"protocol 1":   {"-c", "protocol.version=1", "clone", s.address("any", strings.ToUpper(s.token.Reveal()))},
@@ -107,24 +108,25 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// git asks for the password itself once it is told to.
+// When the server asks for a password, git asks its user.
 func TestGitAsksForThePassword(t *testing.T) {
-	s := openShop(t, nil)
+	s := openServer(t, nil)
 	c := command(t, t.TempDir(), "git", "clone", s.URL+s.path(), ".")
-	c.Env = append(c.Env, "GIT_ASKPASS="+script(t, "echo "+s.token.Reveal()))
+	c.Env = append(c.Env, "GIT_ASKPASS="+program(t, "echo "+s.token.Reveal()))
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	if said := refused(t, t.TempDir(), "git", "clone", s.URL+s.path(), "."); !strings.Contains(said, "could not read Username") {
-		t.Errorf("with nobody to ask: %s", said)
+		t.Errorf("without a password: %s", said)
 	}
 }
 
-// A clone of what began as a requester's repository has its edge where ours has it.
+// The job's repository is a shallow clone of the requester's. A clone of it is shallow too.
 func TestCloneOfAContinuedRepository(t *testing.T) {
+	t.Parallel()
 	f := openForge(t, nil)
 	address := f.create(t, "theirs.git", map[string]string{"README": "theirs"})
-	s := openShop(t, func(c *delivery.Config) { c.AllowedHosts = []string{f.host()} })
+	s := openServer(t, func(c *delivery.Config) { c.AllowedHosts = []string{f.host()} })
 	job := newJob(func(j *work.Job) { j.Brief.RepoURL = address })
 	dir := s.workspace(job)
 	write(t, dir, map[string]string{"poem": "ours"})
@@ -140,7 +142,7 @@ func TestCloneOfAContinuedRepository(t *testing.T) {
 }
 
 func TestOthersReadNothing(t *testing.T) {
-	s := openShop(t, nil)
+	s := openServer(t, nil)
 	for password, want := range map[string]string{
 		boxoffice.NewToken().Reveal(): "not found",
 		"wrong":                       "Authentication failed",
@@ -152,7 +154,8 @@ func TestOthersReadNothing(t *testing.T) {
 }
 
 func TestPushIsRefused(t *testing.T) {
-	s := openShop(t, nil)
+	t.Parallel()
+	s := openServer(t, nil)
 	clone := t.TempDir()
 	run(t, clone, "git", "clone", s.address("x", s.token.Reveal()), ".")
 	run(t, clone, "git", "-c", "user.name=R", "-c", "user.email=r@example", "commit", "--quiet", "--allow-empty", "-m", "mine")
@@ -165,7 +168,8 @@ func TestPushIsRefused(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	s := openShop(t, nil)
+	t.Parallel()
+	s := openServer(t, nil)
 	token := s.token.Reveal()
 	const upload = "application/x-git-upload-pack-request"
 	flush := "0000"
@@ -247,8 +251,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestReadsAtOnceAreBounded(t *testing.T) {
-	s := openShop(t, func(c *delivery.Config) { c.MaxReads = 1 })
+func TestTooManyReadsAtOnce(t *testing.T) {
+	s := openServer(t, func(c *delivery.Config) { c.MaxReads = 1 })
 	handler := s.handler(owners{s.job.ID: s.token.Requester()})
 	request := func() *http.Request {
 		r := httptest.NewRequest("GET", s.path()+"/info/refs?service=git-upload-pack", nil)
@@ -272,8 +276,8 @@ func TestReadsAtOnceAreBounded(t *testing.T) {
 	}
 }
 
-func TestStoreAway(t *testing.T) {
-	s := openShop(t, nil)
+func TestStoreFails(t *testing.T) {
+	s := openServer(t, nil)
 	away := httptest.NewRecorder()
 	r := httptest.NewRequest("GET", s.path()+"/info/refs?service=git-upload-pack", nil)
 	r.SetBasicAuth("x", s.token.Reveal())
@@ -289,7 +293,7 @@ func (broken) Job(context.Context, boxoffice.Requester, boxoffice.UUID) (work.Jo
 	return work.Job{}, errAway
 }
 
-// slow is a client that takes its answer only when it is told to.
+// slow is a client that reads its answer only after goOn is closed.
 type slow struct {
 	*httptest.ResponseRecorder
 	begun, goOn chan struct{}

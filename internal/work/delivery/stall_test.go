@@ -13,16 +13,17 @@ import (
 	"boxoffice/internal/work/delivery"
 )
 
-// A client that asks for a large pack and then reads none of it is given up.
+// If a client asks for a large pack and then does not read it, the connection is closed after the timeout.
 func TestClientThatStopsReading(t *testing.T) {
-	noise := make([]byte, 24<<20) // more than the sockets between them hold
+	t.Parallel()
+	noise := make([]byte, 24<<20) // more than the buffers of both sockets hold
 	for i, x := 0, uint32(1); i < len(noise); i++ {
 		x ^= x << 13
 		x ^= x >> 17
 		x ^= x << 5
 		noise[i] = byte(x)
 	}
-	s := openShop(t, func(c *delivery.Config) { c.MaxBytes = 64 << 20 })
+	s := openServer(t, func(c *delivery.Config) { c.MaxBytes = 64 << 20 })
 	dir := s.workspace(s.job)
 	write(t, dir, map[string]string{"noise": string(noise)})
 	commit := s.deliver(s.job, dir).Commit
@@ -52,14 +53,13 @@ func TestClientThatStopsReading(t *testing.T) {
 		t.Fatalf("answer %q, %v", first, err)
 	}
 	if fault := <-returned; fault != http.ErrAbortHandler {
-		t.Errorf("the answer was not broken off: %v", fault)
+		t.Errorf("the connection was not closed: %v", fault)
 	}
 }
 
-// The time that an answer may take is not that of the answers after it on the
-// same connection.
+// The deadline of an answer does not hold for later answers on the same connection.
 func TestConnectionOutlivesItsAnswers(t *testing.T) {
-	s := openShop(t, nil)
+	s := openServer(t, nil)
 	s.deliver(s.job, s.workspace(s.job))
 	deadlines := make(chan time.Time, 8)
 	handler := s.handler(owners{s.job.ID: s.token.Requester()})
@@ -85,7 +85,7 @@ func TestConnectionOutlivesItsAnswers(t *testing.T) {
 	}
 }
 
-// watched tells the deadlines that are set on a connection.
+// watched sends the deadlines that are set on a connection to a channel.
 type watched struct {
 	http.ResponseWriter
 	deadlines chan time.Time

@@ -8,31 +8,28 @@ import (
 	"strings"
 )
 
-// hostPattern is a host with or without a port, as it stands in an address. It
-// begins with a letter, a digit or the bracket of an IPv6 address, so it is
-// never an option.
+// hostPattern is a host as it is written in a URL, with or without a port. It begins with a letter, a digit or the
+// bracket of an IPv6 address, so git never reads it as an option.
 var hostPattern = regexp.MustCompile(`^(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$`)
 
-// pathPattern leaves out what servers and clients read in more than one way:
-// dots alone between slashes, backslashes, and escapes of control characters,
-// slashes and dots.
+// A path must have one reading only. pathPattern lists its characters. pathTricks finds what servers and clients read
+// differently: "." and ".." between slashes, and escapes of control characters, slashes, backslashes, dots and percent.
 var (
 	pathPattern = regexp.MustCompile(`^(?:/[A-Za-z0-9._~!$&'()+,;=:@%-]+)+/?$`)
 	pathTricks  = regexp.MustCompile(`(?i)/\.{1,2}(?:/|$)|%(?:[01][0-9a-f]|7f|2e|2f|5c|25)`)
 )
 
-// A remote is a requester's repository that may be reached.
+// A remote is a requester's repository that passed the checks.
 type remote struct {
-	url       string // rebuilt from the parts that were checked
+	url       string // built again from its checked parts
 	host      string
 	protocols string
 }
 
-// Hosts are those that a requester's repoUrl may name, as they stand in an
-// address: "git.example" or "git.example:8443"; by their hostName.
+// Hosts are the hosts that a requester's repoUrl may name, by their hostName.
 type Hosts map[string]bool
 
-// NewHosts reads a list of hosts.
+// NewHosts reads a list of hosts as they are written in a URL: "git.example" or "git.example:8443".
 func NewHosts(list []string) (Hosts, error) {
 	hosts := Hosts{}
 	for _, host := range list {
@@ -44,8 +41,7 @@ func NewHosts(list []string) (Hosts, error) {
 	return hosts, nil
 }
 
-// Check says why nothing is delivered to an address. Its error is a
-// *work.Failure.
+// Check returns a *work.Failure that says why the service does not deliver to an address, or nil.
 func (h Hosts) Check(address string) error {
 	_, err := h.remote(address)
 	return err
@@ -63,14 +59,8 @@ func (h Hosts) remote(address string) (remote, error) {
 	if u.Opaque != "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(address, "#") {
 		return refuse("it must be https://host/path without credentials, query or fragment")
 	}
-	switch u.Scheme {
-	case "https":
-	case "http":
-		if !loopback(u.Hostname()) {
-			return refuse("only https reaches it")
-		}
-	default:
-		return refuse("only https reaches it")
+	if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+		return refuse("it must use https")
 	}
 	host := strings.ToLower(u.Host)
 	if u.Scheme == "https" {
@@ -86,8 +76,7 @@ func (h Hosts) remote(address string) (remote, error) {
 	return remote{url: u.Scheme + "://" + host + path, host: host, protocols: u.Scheme}, nil
 }
 
-// hostName is how a host is known, however it is written: in lower case, and
-// without the port that https has anyway.
+// hostName is the one form of a host: in lower case, and without the default port of https.
 func hostName(host string) string { return strings.TrimSuffix(strings.ToLower(host), ":443") }
 
 func loopback(host string) bool {

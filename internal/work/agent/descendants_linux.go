@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
-// descendants returns the processes below this one, from /proc.
+// descendants returns the ids of all processes below this one, from /proc.
 func descendants() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -30,8 +32,8 @@ func descendants() []int {
 	return list
 }
 
-// parentOf reads the fourth field of /proc/PID/stat. The second is a name in
-// parentheses that may hold anything.
+// parentOf reads the fourth field of /proc/PID/stat. The second field is a name in parentheses that may hold any
+// characters, so the fields are counted from the last closing parenthesis.
 func parentOf(pid int) (int, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -45,9 +47,9 @@ func parentOf(pid int) (int, bool) {
 	return parent, err == nil
 }
 
-// held returns how many bytes of memory the descendants hold that they share
-// with no file: resident less shared of /proc/PID/statm.
-func held() (sum int64) {
+// memoryOfDescendants returns how many bytes of memory the descendants hold that belong to no file: resident less
+// shared of /proc/PID/statm.
+func memoryOfDescendants() (sum int64) {
 	for _, pid := range descendants() {
 		statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 		if err != nil {
@@ -59,4 +61,21 @@ func held() (sum int64) {
 		}
 	}
 	return sum * int64(os.Getpagesize())
+}
+
+// killDescendants kills every descendant. It stops them first, so that none of them forks while they are counted.
+func killDescendants() {
+	stopped := map[int]bool{}
+	for found := true; found; {
+		found = false
+		for _, pid := range descendants() {
+			if !stopped[pid] {
+				found, stopped[pid] = true, true
+				unix.Kill(pid, unix.SIGSTOP)
+			}
+		}
+	}
+	for pid := range stopped {
+		unix.Kill(pid, unix.SIGKILL)
+	}
 }

@@ -18,15 +18,15 @@ import (
 	"boxoffice/internal/work/agent"
 )
 
-// unconfined checks what is promised where the kernel has no Landlock: that it
-// is said.
+// unconfined reports whether the kernel has no Landlock. It checks that the service then warns, and refuses an agent
+// that has to be confined.
 func unconfined(t *testing.T) bool {
 	t.Helper()
 	var log bytes.Buffer
 	newCommand(t, agent.CommandConfig{Argv: self("unread"), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	_, err := agent.NewCommand(agent.CommandConfig{Argv: self("unread"), Timeout: 1, Confined: true})
+	_, err := agent.NewCommand(withLimits(agent.CommandConfig{Argv: self("unread"), Confined: true}))
 	bare := agent.Confinement() == ""
-	if said := strings.Contains(log.String(), "UNCONFINED"); said != bare || (err != nil) != bare {
+	if warned := strings.Contains(log.String(), "UNCONFINED"); warned != bare || (err != nil) != bare {
 		t.Errorf("confinement %q: logged %q, %v", agent.Confinement(), log.String(), err)
 	}
 	if bare {
@@ -125,7 +125,7 @@ func TestInheritsNoFile(t *testing.T) {
 	}
 }
 
-func TestCancelEndsTheFamily(t *testing.T) {
+func TestCancelKillsDescendants(t *testing.T) {
 	g := gather(t)
 	command := newCommand(t, agent.CommandConfig{Argv: self("family", g.path, "stay"), Grace: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -138,7 +138,7 @@ func TestCancelEndsTheFamily(t *testing.T) {
 	ended()
 }
 
-func TestEndEndsTheFamily(t *testing.T) {
+func TestEndKillsDescendants(t *testing.T) {
 	g := gather(t)
 	outcomes := goRun(t.Context(), newCommand(t, agent.CommandConfig{Argv: self("family", g.path, "leave")}), workspace(t))
 	ended := g.attended(4)
@@ -148,9 +148,8 @@ func TestEndEndsTheFamily(t *testing.T) {
 	ended()
 }
 
-// A process that is gone before it can be killed, its child in its place, is
-// caught all the same.
-func TestHopper(t *testing.T) {
+// A process that forks and exits all the time, so that its id is gone before it can be killed, is killed too.
+func TestForkingProcessIsKilled(t *testing.T) {
 	command := newCommand(t, agent.CommandConfig{
 		Argv: []string{"sh", "-c", `hop() { hop & }; hop; echo '{"outcome":"done","summary":"hopping"}'`}, Timeout: 20 * time.Second,
 	})
@@ -160,14 +159,13 @@ func TestHopper(t *testing.T) {
 	}
 }
 
-// What an agent has started ends with the service, even if that is killed.
+// If the service is killed, every process of its agents ends.
 func TestServiceKilled(t *testing.T) {
 	g := gather(t)
 	scratch := t.TempDir()
 	service := exec.Command(self()[0], "agent", "service", g.path, workspace(t))
 	service.Env = append(os.Environ(), "TMPDIR="+scratch)
-	// What a service inherits its supervisors do too, beyond their own files:
-	// the end of this pipe is theirs.
+	// A supervisor inherits what the service inherited. So when the supervisor ends, this pipe closes.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +184,7 @@ func TestServiceKilled(t *testing.T) {
 	ended()
 	r.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := io.Copy(io.Discard, r); err != nil {
-		t.Errorf("the supervisor is left: %v", err)
+		t.Errorf("the supervisor did not end: %v", err)
 	}
 	if entries, err := os.ReadDir(scratch); err != nil || len(entries) > 0 {
 		t.Errorf("left %v, %v", entries, err)
@@ -205,15 +203,15 @@ func TestMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			command := newCommand(t, agent.CommandConfig{Argv: []string{"sh", "-c", test.script}, MaxMemory: test.most})
 			_, err := command.Run(t.Context(), workspace(t), agent.Task{})
-			if !errors.Is(err, agent.ErrMemory) || agent.Retryable(err) {
+			if kind(err) != agent.OutOfMemory {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// One that asks for too much at once does not get it.
-func TestMemoryBrake(t *testing.T) {
+// A process that asks for too much memory at once does not get it.
+func TestMemoryLimitOfOneProcess(t *testing.T) {
 	command := newCommand(t, agent.CommandConfig{
 		Argv:      []string{"sh", "-c", `printf '{"outcome":"done","summary":"%s"}' "$(ulimit -d) $(ulimit -c)"`},
 		MaxMemory: 1 << 30,

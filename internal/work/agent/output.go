@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// tail keeps the end of what is written to it, and how much it left out.
+// tail keeps the end of what is written to it and counts the rest.
 type tail struct {
 	most    int
 	kept    []byte // at most twice most, so that bytes move rarely
@@ -35,9 +35,8 @@ func (t *tail) trim() {
 	}
 }
 
-// text returns what is kept as UTF-8 without NUL, which any database takes. If
-// something was left out it starts with a line that says so, and with a whole
-// line of the agent's if there is one.
+// text returns what is kept as UTF-8 without NUL, which every database accepts. If bytes were dropped, the text begins
+// with a line that says so, and continues with a complete line of the agent's if it holds one.
 func (t *tail) text() []byte {
 	t.trim()
 	kept, dropped := t.kept, t.dropped
@@ -53,8 +52,7 @@ func (t *tail) text() []byte {
 	return kept
 }
 
-// readMost reads all of r if that is at most most bytes. It stops reading as
-// soon as there is more.
+// readMost reads all of r, at most most bytes. If r has more, it stops reading and complete is false.
 func readMost(r io.Reader, most int64) (document []byte, complete bool, err error) {
 	document, err = io.ReadAll(io.LimitReader(r, most+1))
 	if int64(len(document)) > most {
