@@ -63,6 +63,7 @@ func needsGit(t *testing.T) {
 
 // Where there is no git, the demo says what it leaves out and buys all the same.
 func TestWithoutGit(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	program, err := exec.LookPath("go")
 	if err != nil {
@@ -80,6 +81,7 @@ func TestWithoutGit(t *testing.T) {
 }
 
 func TestOnce(t *testing.T) {
+	t.Parallel()
 	needsGit(t)
 	var stdout, stderr bytes.Buffer
 	demo := command(t, "--once")
@@ -103,6 +105,7 @@ func TestOnce(t *testing.T) {
 
 // The command that the demo tells fetches what its job delivered.
 func TestClone(t *testing.T) {
+	t.Parallel()
 	needsGit(t)
 	demo := command(t)
 	stdout, err := demo.StdoutPipe()
@@ -137,6 +140,7 @@ func TestClone(t *testing.T) {
 }
 
 func TestWrongFlags(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"--once", "--no-purchase"}, {"--block-time", "0s"}} {
 		out, err := command(t, args...).CombinedOutput()
 		if _, failed := errors.AsType[*exec.ExitError](err); !failed || !strings.Contains(string(out), args[0]) {
@@ -223,6 +227,7 @@ func (r running) client(t *testing.T, token boxoffice.Token) *client.Client {
 
 // The line of --json says what the demo has, and an interrupt ends it in order.
 func TestJSON(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	if r.ChainID != devchain.DefaultChainID || r.Asset != strings.ToLower(r.Asset) {
 		t.Errorf("%+v", r.ready)
@@ -239,6 +244,7 @@ func TestJSON(t *testing.T) {
 // The server is killed after a payment was accepted and before any block could
 // hold it. Started again on the same data, it settles it, once.
 func TestKilledBetweenSubmitAndSettlement(t *testing.T) {
+	t.Parallel()
 	data, token := t.TempDir(), boxoffice.NewToken()
 	stalled := start(t, "--data", data, "--block-time", "1h")
 	buyer := stalled.client(t, token)

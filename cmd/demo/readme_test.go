@@ -12,6 +12,7 @@ import (
 // as they stand there, against a demo on other ports, and each order that they
 // make is admitted.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			if os.Getenv("CI") != "" {
@@ -71,6 +72,7 @@ func TestReadme(t *testing.T) {
 
 // The README shows the program of examples/go as it is.
 func TestReadmeShowsTheGoProgram(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -254,6 +254,7 @@ func TestFacilitatorTrouble(t *testing.T) {
 	} {
 		for mode, change := range map[string][]func(*server.Options){"node": nil, "no node": {withoutNode}} {
 			t.Run(name+"/"+mode, func(t *testing.T) {
+				t.Parallel()
 				w, c := startCarried(t, change...)
 				awaitReady(t, w)
 				payer := w.NewPayer()
@@ -354,6 +355,7 @@ func TestFacilitatorRefuses(t *testing.T) {
 	} {
 		for mode, change := range map[string][]func(*server.Options){"node": nil, "no node": {withoutNode}} {
 			t.Run(said+"/"+mode, func(t *testing.T) {
+				t.Parallel()
 				w, c := startCarried(t, change...)
 				awaitReady(t, w)
 				payer := w.NewPayer()
