@@ -140,8 +140,8 @@ type Store interface {
 	OpenSlot(ctx context.Context, slot Slot, changes []Change) error
 	// AddTx saves a further transaction of an open slot.
 	AddTx(ctx context.Context, slotID boxoffice.UUID, tx Tx) error
-	// Unresolved returns the failed intents that are not final and still are the
-	// last payment of their order.
+	// Unresolved returns the failed intents that are not final, oldest first. An intent
+	// that is not the last payment of its order is not among them.
 	Unresolved(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
 }
 

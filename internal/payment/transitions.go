@@ -11,20 +11,21 @@ import (
 
 // This file decides every state change of an intent. A Store only executes it.
 //
-//	          Send              OutcomeSettled: its Transfer is confirmed
-//	waiting ───────────▶ sent ───────────────────────────────────────▶ settled
-//	 │ │ ▲                │ │                                           ▲  ▲ │
-//	 │ │ └────────────────┘ │ OutcomeReleased, OutcomeReverted:         │  │ │
-//	 │ │                    │ its slot did not settle it                │  │ │
-//	 │ └────────────────────┼───────────────────────────────────────────┘  │ │
-//	 │   OutcomeSettled: another transaction carried it                    │ │
-//	 │                      │                                              │ │
-//	 └──────────▶ failed ◀──┘ OutcomeFailed                                │ │
-//	                └──────────────────────────────────────────────────────┘ │
-//	                  OutcomeSettled: unless it is final                     │
-//	 waiting ◀─────────────────────────────────────────── OutcomeUndone ─────┤
-//	 sent    ◀─────────────────────────────────────────── Resend ────────────┘
-//	                           after a reorganisation; the order stays paid
+//	             OutcomeReleased, OutcomeReverted
+//	         ┌───────────────────────────────────────┐
+//	         ▼                                       │
+//	───▶ waiting ──────────── Send ───────────────▶ sent ◀────┐
+//	     ▲  │  │                                    │  │      │
+//	     │  │  │           OutcomeFailed            │  │      │
+//	     │  │  └────────────────┬───────────────────┘  │      │
+//	     │  │                   ▼                      │      │
+//	     │  │                failed (until it is final)│      │
+//	     │  │                   │                      │      │
+//	     │  │                   │ OutcomeSettled       │      │
+//	     │  └───────────────────┼──────────────────────┘      │
+//	     │                      ▼                             │
+//	     └─ OutcomeUndone ── settled ────────── Resend ───────┘
+//	                          after a reorganisation: its order stays paid
 
 // Progress is the part of an intent that changes.
 type Progress struct {
