@@ -308,6 +308,19 @@ func TestFacilitatorBesideService(t *testing.T) {
 	}
 	group.Wait()
 	wantReceived(t, w, 8)
+	listed, _ := payments(t, w, "?state=settled")
+	ordered, submitted := 0, 0
+	for _, payment := range listed.Payments {
+		switch {
+		case payment.OrderID != "" && payment.SubmissionID == "":
+			ordered++
+		case payment.OrderID == "" && payment.SubmissionID != "":
+			submitted++
+		}
+	}
+	if ordered != 4 || submitted != 4 {
+		t.Errorf("%d payments of orders and %d submissions are listed", ordered, submitted)
+	}
 
 	// The permit of an order is no payment elsewhere, before it is settled either.
 	release := holdSettler(t, w)
