@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// armed is the step at which this process dies; count is how often it still
-// passes it, this time included.
+// armed is the step at which this process dies; count is how many passes of it are
+// left, the last of which kills.
 var (
 	armed Step
 	count atomic.Int64
@@ -32,8 +32,8 @@ func init() {
 	count.Store(n)
 }
 
-// At kills the process if the step is armed and its time has come. Nothing that
-// the process has open is closed, and nothing that it deferred runs.
+// At kills the process if the step is armed and this is its last pass. The process
+// closes nothing that is open and runs nothing that is deferred.
 func At(step Step) {
 	if step != armed || count.Add(-1) != 0 {
 		return
@@ -48,6 +48,5 @@ func At(step Step) {
 	select {}
 }
 
-// AtCommit is At for a transaction of a store, by its name, right before it
-// commits.
+// AtCommit is At for the store's transaction of that name, right before it commits.
 func AtCommit(transaction string) { At(commitPrefix + Step(transaction)) }

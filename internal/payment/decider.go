@@ -106,7 +106,7 @@ func (d *Decider) record(ctx context.Context, slotID *boxoffice.UUID, decisions 
 	if d.Decided != nil {
 		d.Decided()
 	}
-	crash.At(crash.DecisionsTold)
+	crash.At(crash.DecisionsAnnounced)
 	return nil
 }
 

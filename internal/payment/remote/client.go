@@ -1,8 +1,8 @@
-// Package remote settles payments through somebody else's x402 facilitator,
-// with the guarantees of settling them ourselves: a payment is saved before the
-// facilitator hears of it, what it was told is told again in the same bytes
-// until the outcome is known, and where a node can be asked the chain decides,
-// not the facilitator.
+// Package remote settles payments through the x402 facilitator of somebody else. It
+// gives the same guarantees as settling with our own key: a payment is saved before
+// the facilitator gets it, the facilitator gets the same bytes again until the
+// outcome is known, and where an RPC node is configured the chain decides and not
+// the facilitator.
 package remote
 
 import (
@@ -35,7 +35,7 @@ type ClientConfig struct {
 	Transport     http.RoundTripper
 }
 
-// Client speaks to a facilitator (x402 specification, version 2 §7).
+// Client calls a facilitator (x402 specification, version 2 §7).
 type Client struct {
 	ClientConfig
 	http *http.Client
@@ -46,39 +46,39 @@ func NewClient(c ClientConfig) *Client {
 	c.URL = strings.TrimRight(c.URL, "/")
 	return &Client{c, &http.Client{
 		Transport: c.Transport, Timeout: c.Timeout,
-		// A redirect would hand the signed payment to an address that nobody configured.
+		// A redirect would send the signed payment to an address that is not configured.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// Outcome is what a settle call came to.
-type Outcome string
+// ReplyKind is what a reply to a settle call means for the payment.
+type ReplyKind string
 
-// The outcomes of a settle call.
+// The kinds of replies.
 const (
-	Settled  Outcome = "settled"  // the facilitator names the transaction
-	Refused  Outcome = "refused"  // it says why it did not send the payment, and that is known to be for good
-	Declined Outcome = "declined" // it did not take the call, or says no in words that nobody knows
-	Open     Outcome = "open"     // it may have sent the payment: pending, no answer, a broken one, a server error
+	ReplySettled  ReplyKind = "settled"   // it is settled: the facilitator names the transaction
+	ReplyRefused  ReplyKind = "refused"   // it was not sent, for a reason that does not change
+	ReplyNotTaken ReplyKind = "not_taken" // this call did not send it: the facilitator did not take the call, or its reason is unknown to us
+	ReplyUnknown  ReplyKind = "unknown"   // it may be sent: the reply is pending, broken, missing or a server error
 )
 
-// Answer is what a facilitator said to a settle call.
-type Answer struct {
-	Outcome     Outcome
+// Reply is what a settle call came to.
+type Reply struct {
+	Kind        ReplyKind
 	Reason      x402.Reason   // why it is not settled
 	Detail      string        // for the log
 	Transaction common.Hash   // of a settled payment
-	RetryAfter  time.Duration // when it wants to be asked again; 0: it does not say
+	RetryAfter  time.Duration // how long the facilitator asks us to wait; 0: it does not say
 }
 
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 1 << 20
+// maxBody is how much of a response is read, in bytes.
+const maxBody = 1 << 20
 
 // ErrUnsupported says that the facilitator does not settle what we sell.
 var ErrUnsupported = errors.New("the facilitator does not settle version 2 of scheme exact on this chain")
 
-// Check asks what the facilitator settles. It fails with ErrUnsupported if that
-// is not scheme exact on our chain.
+// Check asks what the facilitator settles. It fails with ErrUnsupported if scheme
+// exact on our chain is not among that.
 func (c *Client) Check(ctx context.Context) error {
 	status, body, _, err := c.call(ctx, http.MethodGet, x402.PathSupported, nil, "")
 	if err != nil {
@@ -97,8 +97,8 @@ func (c *Client) Check(ctx context.Context) error {
 	return fmt.Errorf("%w: %s", ErrUnsupported, x402.Network(c.ChainID))
 }
 
-// Verify asks whether a payment would settle. It returns nil if it would, and
-// why not if the facilitator says so; an error means that it did not tell.
+// Verify asks whether a payment would settle. It returns nil if it would, else why
+// not. An error means that the facilitator did not answer the question.
 func (c *Client) Verify(ctx context.Context, payload []byte, requirements x402.Requirements) (*payment.Rejection, error) {
 	request, err := encode(payload, requirements)
 	if err != nil {
@@ -115,38 +115,38 @@ func (c *Client) Verify(ctx context.Context, payload []byte, requirements x402.R
 	if err := json.Unmarshal(body, &answer); err != nil || answer.IsValid == nil || status >= 500 {
 		return nil, fmt.Errorf("facilitator: %s answered %d", x402.PathVerify, status)
 	}
-	switch said := read(answer.InvalidReason); {
+	switch found := lookUp(answer.InvalidReason); {
 	case *answer.IsValid && status == http.StatusOK:
 		return nil, nil
-	case *answer.IsValid, said.reason == x402.ReasonUnexpectedVerify, said.reason == x402.ReasonUnexpectedSettle:
-		return nil, fmt.Errorf("facilitator: %s answered %d %s", x402.PathVerify, status, said.reason)
+	case *answer.IsValid, found.reason == x402.ReasonUnexpectedVerify, found.reason == x402.ReasonUnexpectedSettle:
+		return nil, fmt.Errorf("facilitator: %s answered %d %s", x402.PathVerify, status, found.reason)
 	default:
-		return &payment.Rejection{Reason: said.reason, Detail: "the facilitator refused the payment"}, nil
+		return &payment.Rejection{Reason: found.reason, Detail: "the facilitator refused the payment"}, nil
 	}
 }
 
-// Settle hands a saved payment to the facilitator. The bytes are the same
-// however often it is called: the saved payload, and the requirements that it
-// accepted, which are those that were frozen with the quote. The Idempotency-Key
-// tells a facilitator that asks for one, as ours does, that we know what we served.
-func (c *Client) Settle(ctx context.Context, intent payment.Intent) Answer {
+// Settle hands a saved intent to the facilitator. Every call sends the same bytes:
+// the saved payload, and the requirements that it accepts, which were saved with
+// the quote. The Idempotency-Key is the intent's ID, with which a facilitator like
+// ours repeats the outcome.
+func (c *Client) Settle(ctx context.Context, intent payment.Intent) Reply {
 	request, err := settleRequest(intent)
 	if err != nil {
-		return Answer{Outcome: Declined, Reason: x402.ReasonPayload, Detail: err.Error()}
+		return Reply{Kind: ReplyNotTaken, Reason: x402.ReasonPayload, Detail: err.Error()}
 	}
 	status, body, header, err := c.call(ctx, http.MethodPost, x402.PathSettle, request, intent.ID)
 	if err != nil {
-		answer := Answer{Outcome: Open, Reason: x402.ReasonPending, Detail: err.Error()}
+		reply := Reply{Kind: ReplyUnknown, Reason: x402.ReasonPending, Detail: err.Error()}
 		if operation, ok := errors.AsType[*net.OpError](err); ok && operation.Op == "dial" {
-			answer.Outcome = Declined // nobody was there to hear it
+			reply.Kind = ReplyNotTaken // there was no connection
 		}
-		return answer
+		return reply
 	}
-	answer := c.judge(status, body, intent.Permit)
+	reply := c.readReply(status, body, intent.Permit)
 	if seconds, err := strconv.Atoi(header.Get("Retry-After")); err == nil && seconds > 0 {
-		answer.RetryAfter = time.Duration(seconds) * time.Second
+		reply.RetryAfter = time.Duration(seconds) * time.Second
 	}
-	return answer
+	return reply
 }
 
 func settleRequest(intent payment.Intent) ([]byte, error) {
@@ -169,59 +169,60 @@ func encode(payload []byte, requirements x402.Requirements) ([]byte, error) {
 	})
 }
 
-// judge reads the answer of a settle call. Whatever is not a clear yes or a
-// clear no leaves the payment open.
-func (c *Client) judge(status int, body []byte, permit payment.Permit) Answer {
-	var said struct {
+// readReply reads the response of a settle call. What is not clearly a yes or
+// clearly a no is ReplyUnknown.
+func (c *Client) readReply(status int, body []byte, permit payment.Permit) Reply {
+	var response struct {
 		Success *bool `json:"success"`
 		x402.Settlement
 		ErrorReason *x402.Reason `json:"errorReason"`
 	}
-	malformed := json.Unmarshal(body, &said) != nil || said.Success == nil
-	answer := Answer{Outcome: Open, Reason: x402.ReasonPending, Detail: fmt.Sprintf("%s answered %d", x402.PathSettle, status)}
+	malformed := json.Unmarshal(body, &response) != nil || response.Success == nil
+	reply := Reply{Kind: ReplyUnknown, Reason: x402.ReasonPending, Detail: fmt.Sprintf("%s answered %d", x402.PathSettle, status)}
 	switch {
 	case status >= 500, status == http.StatusRequestTimeout:
-		return answer
+		return reply
 	case malformed && status >= 300, status == http.StatusTooManyRequests, status == http.StatusUnauthorized, status == http.StatusForbidden:
-		answer.Outcome, answer.Reason = Declined, noAnswer
-		return answer
+		reply.Kind, reply.Reason = ReplyNotTaken, reasonNotTaken
+		return reply
 	case malformed:
-		return answer
-	case *said.Success:
-		return c.success(answer, status, said.Settlement, permit)
+		return reply
+	case *response.Success:
+		return c.readSuccess(reply, status, response.Settlement, permit)
 	}
-	reason := read("")
-	if said.ErrorReason != nil {
-		reason = read(*said.ErrorReason)
+	var text x402.Reason
+	if response.ErrorReason != nil {
+		text = *response.ErrorReason
 	}
-	answer.Reason = reason.reason
-	answer.Detail += " " + string(reason.reason)
+	found := lookUp(text)
+	reply.Reason = found.reason
+	reply.Detail += " " + string(found.reason)
 	switch {
-	case reason.weight == open, said.Transaction != "": // something was broadcast
-	case reason.weight == refusal:
-		answer.Outcome = Refused
+	case found.meaning == maybeSent, response.Transaction != "": // a transaction was broadcast
+	case found.meaning == refused:
+		reply.Kind = ReplyRefused
 	default:
-		answer.Outcome = Declined
+		reply.Kind = ReplyNotTaken
 	}
-	return answer
+	return reply
 }
 
-// noAnswer is the reason of a payment that the facilitator never took.
-const noAnswer x402.Reason = "facilitator_unavailable"
+// reasonNotTaken is the reason of a payment that the facilitator never took.
+const reasonNotTaken x402.Reason = "facilitator_unavailable"
 
-// success believes a facilitator that says it settled, if what else it says is
-// of this payment.
-func (c *Client) success(answer Answer, status int, said x402.Settlement, permit payment.Permit) Answer {
-	hash, err := hexutil.Decode(said.Transaction)
+// readSuccess reads a response with success: true. It is believed only if all that
+// it says fits this payment.
+func (c *Client) readSuccess(reply Reply, status int, response x402.Settlement, permit payment.Permit) Reply {
+	hash, err := hexutil.Decode(response.Transaction)
 	switch {
 	case status != http.StatusOK, err != nil || len(hash) != common.HashLength,
-		said.Network != "" && said.Network != x402.Network(c.ChainID),
-		said.Payer != "" && (!common.IsHexAddress(said.Payer) || common.HexToAddress(said.Payer) != permit.From),
-		said.Amount != "" && said.Amount != permit.Permitted.Amount.String():
-		answer.Detail += " with a success that is of no such payment"
-		return answer
+		response.Network != "" && response.Network != x402.Network(c.ChainID),
+		response.Payer != "" && (!common.IsHexAddress(response.Payer) || common.HexToAddress(response.Payer) != permit.From),
+		response.Amount != "" && response.Amount != permit.Permitted.Amount.String():
+		reply.Detail += " with a success that is of no such payment"
+		return reply
 	}
-	return Answer{Outcome: Settled, Transaction: common.BytesToHash(hash)}
+	return Reply{Kind: ReplySettled, Transaction: common.BytesToHash(hash)}
 }
 
 func (c *Client) call(ctx context.Context, method, path string, request []byte, key boxoffice.UUID) (status int, body []byte, header http.Header, err error) {
@@ -231,7 +232,7 @@ func (c *Client) call(ctx context.Context, method, path string, request []byte, 
 	}
 	if request != nil {
 		message.Header.Set("Content-Type", "application/json")
-		message.GetBody = nil // it is for us to say when a payment is sent again
+		message.GetBody = nil // the HTTP client must not send a payment again by itself
 	}
 	if key != "" {
 		message.Header.Set("Idempotency-Key", string(key))
@@ -244,9 +245,9 @@ func (c *Client) call(ctx context.Context, method, path string, request []byte, 
 		return 0, nil, nil, fmt.Errorf("facilitator: %w", err)
 	}
 	defer response.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	body, err = io.ReadAll(io.LimitReader(response.Body, maxBody))
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("facilitator: read the answer of %s: %w", path, err)
+		return 0, nil, nil, fmt.Errorf("facilitator: read the response of %s: %w", path, err)
 	}
 	return response.StatusCode, body, response.Header, nil
 }

@@ -44,70 +44,70 @@ func says(status int, body string) http.HandlerFunc {
 	}
 }
 
-// Only a clear yes settles, only a clear no refuses.
-func TestOutcomes(t *testing.T) {
+// Only a clear yes is ReplySettled, and only a clear no is ReplyRefused.
+func TestReplies(t *testing.T) {
 	no := func(reason string) string {
 		return `{"success":false,"errorReason":"` + reason + `","transaction":"","network":"eip155:31337"}`
 	}
 	yes := func(members string) string { return `{"success":true,"transaction":"` + hash + `"` + members + `}` }
 	for _, test := range []struct {
-		name    string
-		status  int
-		body    string
-		outcome remote.Outcome
-		reason  x402.Reason
+		name   string
+		status int
+		body   string
+		kind   remote.ReplyKind
+		reason x402.Reason
 	}{
-		{"TypeScript", 200, yes(`,"network":"eip155:31337","payer":"0x857b06519E91e3A54538791bDbb0E22373e36b66","extensions":null`), remote.Settled, ""},
-		{"Go in lower case", 200, yes(`,"network":"eip155:31337","payer":"0x857b06519e91e3a54538791bdbb0e22373e36b66","amount":"7"`), remote.Settled, ""},
-		{"another network", 200, yes(`,"network":"eip155:1"`), remote.Open, x402.ReasonPending},
-		{"another payer", 200, yes(`,"network":"eip155:31337","payer":"0x0000000000000000000000000000000000000001"`), remote.Open, x402.ReasonPending},
-		{"another amount", 200, yes(`,"network":"eip155:31337","amount":"6"`), remote.Open, x402.ReasonPending},
-		{"no hash", 200, `{"success":true,"transaction":"","network":"eip155:31337"}`, remote.Open, x402.ReasonPending},
-		{"success of an error", 500, yes(""), remote.Open, x402.ReasonPending},
-		{"garbage", 200, "<html>", remote.Open, x402.ReasonPending},
-		{"a list", 200, "[]", remote.Open, x402.ReasonPending},
-		{"no word of success", 200, `{"transaction":"` + hash + `"}`, remote.Open, x402.ReasonPending},
-		{"garbage of a proxy", 400, "<html>", remote.Declined, "facilitator_unavailable"},
-		{"too many", 429, "{}", remote.Declined, "facilitator_unavailable"},
-		{"forbidden", 403, "{}", remote.Declined, "facilitator_unavailable"},
-		{"timeout of a proxy", 408, "", remote.Open, x402.ReasonPending},
-		{"bad gateway", 502, "", remote.Open, x402.ReasonPending},
-		{"TypeScript refuses", 200, no("permit2_allowance_required"), remote.Refused, x402.ReasonAllowanceRequired},
-		{"Go refuses", 400, no("invalid_permit2_spender"), remote.Refused, x402.ReasonSpender},
-		{"Rust refuses for the allowance", 412, no("permit2_allowance_required"), remote.Refused, x402.ReasonAllowanceRequired},
-		{"Rust refuses", 400, no("invalid_payment_expired"), remote.Refused, x402.ReasonDeadlineExpired},
-		{"the nonce is spent", 200, no("permit2_invalid_nonce"), remote.Open, x402.ReasonNonceSpent},
-		{"a message after the reason", 200, no("invalid_exact_evm_transaction_failed: nonce too low"), remote.Open, x402.ReasonTransactionFailed},
-		{"refused with a transaction", 200, `{"success":false,"errorReason":"insufficient_funds","transaction":"` + hash + `","network":""}`, remote.Open, x402.ReasonInsufficientBalance},
-		{"pending", 200, no("settlement_pending"), remote.Open, x402.ReasonPending},
-		{"unknown words", 200, no("Mercury in <retrograde>"), remote.Declined, "Mercury_in_retrograde"},
-		{"no reason", 200, `{"success":false,"errorReason":null,"transaction":"","network":""}`, remote.Declined, "facilitator_gave_no_reason"},
-		{"a redirect", 307, "", remote.Declined, "facilitator_unavailable"},
+		{"TypeScript", 200, yes(`,"network":"eip155:31337","payer":"0x857b06519E91e3A54538791bDbb0E22373e36b66","extensions":null`), remote.ReplySettled, ""},
+		{"Go in lower case", 200, yes(`,"network":"eip155:31337","payer":"0x857b06519e91e3a54538791bdbb0e22373e36b66","amount":"7"`), remote.ReplySettled, ""},
+		{"another network", 200, yes(`,"network":"eip155:1"`), remote.ReplyUnknown, x402.ReasonPending},
+		{"another payer", 200, yes(`,"network":"eip155:31337","payer":"0x0000000000000000000000000000000000000001"`), remote.ReplyUnknown, x402.ReasonPending},
+		{"another amount", 200, yes(`,"network":"eip155:31337","amount":"6"`), remote.ReplyUnknown, x402.ReasonPending},
+		{"no hash", 200, `{"success":true,"transaction":"","network":"eip155:31337"}`, remote.ReplyUnknown, x402.ReasonPending},
+		{"success of an error", 500, yes(""), remote.ReplyUnknown, x402.ReasonPending},
+		{"garbage", 200, "<html>", remote.ReplyUnknown, x402.ReasonPending},
+		{"a list", 200, "[]", remote.ReplyUnknown, x402.ReasonPending},
+		{"without success", 200, `{"transaction":"` + hash + `"}`, remote.ReplyUnknown, x402.ReasonPending},
+		{"garbage of a proxy", 400, "<html>", remote.ReplyNotTaken, "facilitator_unavailable"},
+		{"too many", 429, "{}", remote.ReplyNotTaken, "facilitator_unavailable"},
+		{"forbidden", 403, "{}", remote.ReplyNotTaken, "facilitator_unavailable"},
+		{"timeout of a proxy", 408, "", remote.ReplyUnknown, x402.ReasonPending},
+		{"bad gateway", 502, "", remote.ReplyUnknown, x402.ReasonPending},
+		{"TypeScript refuses", 200, no("permit2_allowance_required"), remote.ReplyRefused, x402.ReasonAllowanceRequired},
+		{"Go refuses", 400, no("invalid_permit2_spender"), remote.ReplyRefused, x402.ReasonSpender},
+		{"Rust refuses for the allowance", 412, no("permit2_allowance_required"), remote.ReplyRefused, x402.ReasonAllowanceRequired},
+		{"Rust refuses", 400, no("invalid_payment_expired"), remote.ReplyRefused, x402.ReasonDeadlineExpired},
+		{"the nonce is spent", 200, no("permit2_invalid_nonce"), remote.ReplyUnknown, x402.ReasonNonceSpent},
+		{"a message after the reason", 200, no("invalid_exact_evm_transaction_failed: nonce too low"), remote.ReplyUnknown, x402.ReasonTransactionFailed},
+		{"refused with a transaction", 200, `{"success":false,"errorReason":"insufficient_funds","transaction":"` + hash + `","network":""}`, remote.ReplyUnknown, x402.ReasonInsufficientBalance},
+		{"pending", 200, no("settlement_pending"), remote.ReplyUnknown, x402.ReasonPending},
+		{"unknown reason", 200, no("Mercury in <retrograde>"), remote.ReplyNotTaken, "Mercury_in_retrograde"},
+		{"no reason", 200, `{"success":false,"errorReason":null,"transaction":"","network":""}`, remote.ReplyNotTaken, "facilitator_gave_no_reason"},
+		{"a redirect", 307, "", remote.ReplyNotTaken, "facilitator_unavailable"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			answer := facilitator(t, says(test.status, test.body)).Settle(t.Context(), intent)
-			if answer.Outcome != test.outcome || answer.Reason != test.reason {
-				t.Errorf("read as %s %s, want %s %s", answer.Outcome, answer.Reason, test.outcome, test.reason)
+			if answer.Kind != test.kind || answer.Reason != test.reason {
+				t.Errorf("read as %s %s, want %s %s", answer.Kind, answer.Reason, test.kind, test.reason)
 			}
-			if (answer.Outcome == remote.Settled) != (answer.Transaction == common.HexToHash(hash)) {
+			if (answer.Kind == remote.ReplySettled) != (answer.Transaction == common.HexToHash(hash)) {
 				t.Errorf("the transaction is %s", answer.Transaction)
 			}
 		})
 	}
 }
 
-// Nobody heard a call that found nobody.
-func TestNobodyThere(t *testing.T) {
+// A call for which there was no connection sent nothing.
+func TestNoConnection(t *testing.T) {
 	server := httptest.NewServer(says(200, ""))
 	server.Close()
 	client := remote.NewClient(remote.ClientConfig{URL: server.URL, ChainID: 31337, Timeout: time.Second})
-	if answer := client.Settle(t.Context(), intent); answer.Outcome != remote.Declined {
-		t.Errorf("read as %s", answer.Outcome)
+	if answer := client.Settle(t.Context(), intent); answer.Kind != remote.ReplyNotTaken {
+		t.Errorf("read as %s", answer.Kind)
 	}
 }
 
-// A payment is handed over in the same bytes each time, as the specification has
-// it, and the answer's Retry-After is heard.
+// Every call sends the same bytes, as the x402 specification requires, and
+// Retry-After is read from the response.
 func TestSameBytes(t *testing.T) {
 	var bodies []string
 	client := facilitator(t, func(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +142,7 @@ func TestVerify(t *testing.T) {
 		{"valid", 200, `{"isValid":true,"payer":"0x"}`, "", false},
 		{"invalid", 200, `{"isValid":false,"invalidReason":"insufficient_funds"}`, x402.ReasonInsufficientBalance, false},
 		{"Rust", 412, `{"isValid":false,"invalidReason":"permit2_allowance_required","invalidReasonDetails":"","payer":""}`, x402.ReasonAllowanceRequired, false},
-		{"unknown words", 200, `{"isValid":false,"invalidReason":"because"}`, "because", false},
+		{"unknown reason", 200, `{"isValid":false,"invalidReason":"because"}`, "because", false},
 		{"its own fault", 200, `{"isValid":false,"invalidReason":"unexpected_verify_error"}`, "", true},
 		{"an error", 500, `{"isValid":false,"invalidReason":"insufficient_funds"}`, "", true},
 		{"too many", 429, `{"error":"later"}`, "", true},

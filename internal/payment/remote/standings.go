@@ -12,10 +12,9 @@ import (
 	"boxoffice/x402"
 )
 
-// Standings stands in for the chain in a payment.Verifier where no node is
-// configured: it asks the facilitator's /verify about each permit. Balances and
-// allowances it does not know; they read as without limit, and the facilitator's
-// refusal is the permit's Failure.
+// Standings asks the facilitator's /verify about each permit, where no RPC node is
+// configured. The facilitator does not return balances and allowances, so they read
+// as 2²⁵⁶ - 1. Its refusal is the Failure of the standing.
 type Standings struct {
 	Client     *Client
 	Token      x402.Extra    // of the asset, as in a challenge
@@ -24,9 +23,9 @@ type Standings struct {
 
 var _ payment.Standings = Standings{}
 
-// Standing implements payment.Standings. The terms that the permits accepted are
-// written again from the permits: the verifier has found them equal. Whether an
-// owner has code and what it approves a facilitator does not tell.
+// Standing implements payment.Standings. It writes the accepted terms again from
+// each permit, which the Verifier has found equal to the terms of the quote. A
+// facilitator does not say whether an owner has code or what it approves.
 func (s Standings) Standing(ctx context.Context, permits []payment.Permit, _ ...payment.Approval) ([]payment.Standing, error) {
 	standings := make([]payment.Standing, len(permits))
 	for i, permit := range permits {

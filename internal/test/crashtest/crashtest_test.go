@@ -22,7 +22,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 			crash.CommitDecisions, crash.DecisionsSaved, crash.AdmissionSaved,
 		}},
 		"through a facilitator": {Remote: true, Orders: 40, Random: 1, Steps: []crash.Step{
-			crash.CommitExposure, crash.ExposureSaved, crash.FacilitatorHeard, crash.CommitDecisions,
+			crash.CommitExposure, crash.ExposureSaved, crash.FacilitatorReplied, crash.CommitDecisions,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
