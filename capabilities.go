@@ -153,7 +153,7 @@ type PaymentCapabilities struct {
 	Permit2             common.Address        `json:"permit2"`
 	Proxy               common.Address        `json:"proxy"` // the spender of the permit
 	MaxTimeoutSeconds   int64                 `json:"maxTimeoutSeconds"`
-	ContractWallets     bool                  `json:"contractWallets"` // wallets of EIP-1271 pay, with signatures of 65 bytes
+	ContractWallets     bool                  `json:"contractWallets"` // EIP-1271, signatures of 65 bytes
 	ServiceName         string                `json:"serviceName"`
 	QuoteApproval       QuoteApprovalTemplate `json:"quoteApproval"`
 }

@@ -18,11 +18,8 @@ func Reasons() []ReasonInfo {
 			"accepted differs from the item of accepts in the challenge.",
 			"Sign the item of accepts unchanged."},
 		{x402.ReasonScheme, "accepted.scheme is not exact.", "Sign the item of accepts unchanged."},
-		{
-			x402.ReasonNetwork,
-			"accepted.network is not the network of the quote.",
-			"Sign on the network of the quote.",
-		},
+		{x402.ReasonNetwork,
+			"accepted.network is not the network of the quote.", "Sign on the network of the quote."},
 		{x402.ReasonResource,
 			"resource.url is not the resourceUrl of the order.",
 			"Send the resource of this order's challenge, or none."},

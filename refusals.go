@@ -38,10 +38,8 @@ func Refusals() []RefusalInfo {
 		{RefusedChainNotListed, "The capabilities do not list the chain of the launch."},
 		{RefusedKindNotOffered, "The chain does not offer this kind of launch."},
 		{RefusedPairingNotOffered, "The chain does not offer this pairing for this kind of launch."},
-		{
-			RefusedRepository,
-			"The service does not deliver to that repoUrl; limits.repositoryHosts of the capabilities lists the hosts.",
-		},
+		{RefusedRepository,
+			"The service does not deliver to that repoUrl; limits.repositoryHosts of the capabilities lists the hosts."},
 		{RefusedOriginalNotFound, "There is no such job or schedule, or it belongs to another token."},
 		{RefusedAmountTooLarge, "The runs together cost more than 256 bits can hold."},
 	}

@@ -376,7 +376,7 @@ type Schedule struct {
 	RunsBought      int64           `json:"runsBought"`
 	RunsLeft        int64           `json:"runsLeft"`
 	NextRunAt       *Timestamp      `json:"nextRunAt"`          // null unless active
-	Missed          string          `json:"missed,omitempty"`   // of runs that fell due while no worker ran: MissedSkip, the default, or MissedCatchUp
+	Missed          string          `json:"missed,omitempty"`   // MissedSkip, the default, or MissedCatchUp
 	LastRuns        []ScheduledRun  `json:"lastRuns,omitempty"` // newest first
 	CreatedAt       Timestamp       `json:"createdAt"`
 	UpdatedAt       Timestamp       `json:"updatedAt"`

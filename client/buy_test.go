@@ -63,8 +63,8 @@ func TestBuyChargesEachRun(t *testing.T) {
 	})
 }
 
-// A service that takes the payment and never answers, and a client that ends
-// there: whoever buys again under the same key sends the same bytes.
+// The service takes a payment, its answer is lost and the client ends. A new client
+// with the same vault and key sends the same bytes, and pays once.
 func TestBuyAgainAfterALostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
@@ -136,8 +136,8 @@ func TestBuyAgainSendsTheSameBytes(t *testing.T) {
 	}
 }
 
-// After a failure the same nonce is signed again with a later deadline, once per
-// Buy, so that of all that was ever signed only one can move money.
+// After a failure the same nonce is signed again with a later deadline, once in a
+// Buy, so that only one of all signed payments can move money.
 func TestBuyAgainAfterFailureKeepsTheNonce(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -217,7 +217,7 @@ func TestBuyAgainAfterFailureKeepsTheNonce(t *testing.T) {
 	}
 }
 
-// A service that forgot an order cannot get a second signature for its key.
+// A service that lost an order does not get a second signature for its key.
 func TestBuySignsOneOrderForAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
@@ -330,8 +330,8 @@ func TestBuyGivesUp(t *testing.T) {
 	})
 }
 
-// A payment was sent, and then the service cannot be read any more, or the time
-// is over before the first answer: the outcome is not known.
+// A payment was sent, and then the order cannot be read, or the context ends
+// before the first answer: the outcome is not known.
 func TestBuyCannotReadTheOutcome(t *testing.T) {
 	for _, lost := range []string{"time", "service", "rate"} {
 		t.Run(lost, func(t *testing.T) {

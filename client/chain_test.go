@@ -131,8 +131,8 @@ type impostor struct{ client.Signer }
 
 func (impostor) Address() common.Address { return payer }
 
-// Another wallet may not pay for an order that one has signed for: both payments
-// could settle.
+// A second wallet does not sign for an order that another one has signed for,
+// because both payments could settle.
 func TestOneWalletForAnOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, vault := newService(t), client.NewMemoryVault()

@@ -69,8 +69,7 @@ func TestSameInput(t *testing.T) {
 	}
 }
 
-// Canonical JSON of any input is the same input, and no longer so when a text in
-// it changes.
+// The canonical JSON of any input is the same input, until a text in it changes.
 func TestSameInputOfCanonical(t *testing.T) {
 	value := rapid.Deferred(func() *rapid.Generator[any] {
 		return rapid.OneOf(
@@ -100,8 +99,7 @@ func TestSameInputOfCanonical(t *testing.T) {
 	})
 }
 
-// What must not be logged is not: keys, tokens and signed payments, however
-// they are printed.
+// Keys, tokens and signed payments do not appear in logs, with any verb of fmt.
 func TestSecretsAreNotPrinted(t *testing.T) {
 	payment := client.SignedPayment{Header: "secret-header", QuoteSignature: boxoffice.Signature{0xab, 0xcd}}
 	signer := client.KeySigner(key)

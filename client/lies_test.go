@@ -24,7 +24,7 @@ func wantMismatch(t *testing.T, err error, field string) {
 	}
 }
 
-// Whatever the service makes up, the client refuses by name and signs nothing.
+// The client refuses each lie of a service with the name of the field, and signs nothing.
 func TestBuyRefusesLies(t *testing.T) {
 	quote := func(lie func(*boxoffice.Quote)) func(*service) {
 		return func(s *service) { s.quote = func(r *boxoffice.QuoteResponse) { lie(&r.Order.Quote) } }

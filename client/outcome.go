@@ -18,13 +18,22 @@ type Outcome int
 
 // The outcomes of a call.
 const (
-	Succeeded   Outcome = iota // there is no error; Buy and Pay: the order is admitted
-	NotSigned                  // the client refused before it signed anything
-	NotPaid                    // the payment was rejected or failed, or the quote expired unpaid
-	Unknown                    // a payment was sent, and its outcome is not known yet: call again with the same request key
-	Unavailable                // the service or the chain did not answer, or answered 429 or 503; this call sent no payment
-	Refused                    // the service refused the request; this call paid nothing
-	Failed                     // the wallet, the vault or this program failed; this call sent no payment
+	// Succeeded: there is no error. After Buy and Pay the order is admitted.
+	Succeeded Outcome = iota
+	// NotSigned: the client refused before it signed anything.
+	NotSigned
+	// NotPaid: the payment was rejected or failed, or the quote expired unpaid.
+	NotPaid
+	// Unknown: a payment was sent, and its outcome is not known yet. Call again with
+	// the same request key.
+	Unknown
+	// Unavailable: the service or the chain did not answer, or answered 429 or 503.
+	// This call sent no payment.
+	Unavailable
+	// Refused: the service refused the request. This call paid nothing.
+	Refused
+	// Failed: the wallet, the vault or this program failed. This call sent no payment.
+	Failed
 )
 
 func (o Outcome) String() string {

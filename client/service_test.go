@@ -35,9 +35,9 @@ var (
 	askedJob = boxoffice.JobOpen{Objective: "  Weigh & compare "}
 )
 
-// service is the other side of the protocol, honest but for its hooks. It checks
-// what it is sent as the real one does, and "settles" a permit whose nonce it has
-// not seen by writing down a transfer.
+// service stands for a service that lies or fails, which the real one does not do
+// on demand. It checks requests as the real one does, and settles a payment by
+// counting a transfer.
 type service struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -49,14 +49,14 @@ type service struct {
 	nonces    map[x402.Uint256]boxoffice.UUID      // by nonce: the order that it is bound to
 	transfers int
 
-	// Lies, each told just before an answer is written.
+	// Lies: each changes a response before it is written.
 	capabilities func(*boxoffice.Capabilities)
-	quote        func(*boxoffice.QuoteResponse) // its hashes are computed again after it
-	order        func(*boxoffice.QuoteResponse) // the last word
+	quote        func(*boxoffice.QuoteResponse) // before its hashes are computed
+	order        func(*boxoffice.QuoteResponse) // after its hashes are computed
 	challenge    func(*boxoffice.Challenge)
 	required     func(*x402.PaymentRequired)
-	// Faults. intercept answers a request in the service's place if it returns true;
-	// lose drops the answer after the request was served.
+	// Faults: intercept answers the request itself if it returns true; lose drops the
+	// response after the request was served.
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 	lose      func(r *http.Request) bool
 	outcome   func(boxoffice.UUID) boxoffice.State // of a payment that is taken; nil admits
@@ -71,8 +71,8 @@ func newService(t *testing.T) *service {
 	}
 }
 
-// RoundTrip serves a request in the caller's goroutine, so that a test in a
-// bubble of synctest waits in no time.
+// RoundTrip serves a request in the caller's goroutine, because a test under
+// synctest cannot wait for the network.
 func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 	recorder := httptest.NewRecorder()
 	s.ServeHTTP(recorder, r)
@@ -217,7 +217,7 @@ func (s *service) serveStatus(w http.ResponseWriter, id boxoffice.UUID, code int
 		s.problem(w, &boxoffice.Problem{Code: boxoffice.OrderNotFound})
 		return
 	}
-	if status.Status == boxoffice.PaymentPending { // by the time somebody asks, it is settled
+	if status.Status == boxoffice.PaymentPending { // it is settled before the next request
 		defer s.resolve(status)
 	}
 	s.answer(w, code, status)

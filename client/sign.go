@@ -231,7 +231,8 @@ func (c *Client) fill(ctx context.Context, kept *record, offer *offer, serviceNa
 			Witness:   x402.Witness{To: accepted.PayTo},
 		}},
 	}
-	if payload.Payload.Signature, err = c.signDigest(ctx, payload.Payload.Authorization.Digest(kept.ChainID)); err != nil {
+	permit := &payload.Payload
+	if permit.Signature, err = c.signDigest(ctx, permit.Authorization.Digest(kept.ChainID)); err != nil {
 		return fmt.Errorf("payment: %w", err)
 	}
 	header, err := x402.EncodeHeader(payload)

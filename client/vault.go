@@ -14,25 +14,24 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Vault keeps what a client must not forget: payments that it signed and the
-// nonces that it gave away. Names are at most 100 letters, digits and dashes.
-// What it keeps includes signed payments, so it is as secret as a session.
+// Vault keeps the payments that a client signed and the nonces that it gave to
+// orders. Names are at most 100 letters, digits and dashes. Keep a vault secret:
+// anyone can settle the payments in it.
 //
-// Everything that pays from one wallet should share a vault.
+// Processes that may buy with the same request key have to share a vault. Others
+// may share one: payments of one vault cost less gas than those of many.
 type Vault interface {
-	// Get returns what Put kept under a name. If there is nothing the error is
-	// fs.ErrNotExist.
+	// Get returns the data of a name. The error is fs.ErrNotExist if there is none.
 	Get(ctx context.Context, name string) ([]byte, error)
-	// Put keeps data under a name, in the place of what was there. When it returns
-	// nil a crash does not lose the data; after a crash inside it either the old or
-	// the new is there, whole.
+	// Put replaces the data of a name. When it has returned nil, a crash does not
+	// lose the data. After a crash during Put the name has its old data or the new.
 	Put(ctx context.Context, name string, data []byte) error
-	// Lock waits until nobody else holds the lock of the name, in this process or
+	// Lock waits until no other caller has the lock of the name, in this process or
 	// in another that shares the vault, and takes it.
 	Lock(ctx context.Context, name string) (unlock func(), err error)
 }
 
-// MemoryVault is a Vault that ends with the process.
+// MemoryVault is a Vault in memory. Its data ends with the process.
 type MemoryVault struct {
 	mu    sync.Mutex
 	data  map[string][]byte
@@ -89,8 +88,8 @@ const (
 	lockPoll    = 5 * time.Millisecond
 )
 
-// OpenFileVault returns the vault in a directory, and makes the directory if
-// there is none.
+// OpenFileVault returns the vault in a directory, and creates the directory if it
+// does not exist.
 func OpenFileVault(dir string) (*FileVault, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "locks"), 0o700); err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
@@ -98,7 +97,8 @@ func OpenFileVault(dir string) (*FileVault, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
-	if err := syncDirectory(filepath.Dir(filepath.Clean(dir))); err != nil { // else a crash could take the directory with it
+	// Otherwise a crash could lose the directory.
+	if err := syncDirectory(filepath.Dir(filepath.Clean(dir))); err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
 	return &FileVault{dir}, nil
@@ -115,8 +115,8 @@ func (v *FileVault) Get(_ context.Context, name string) ([]byte, error) {
 	return data, nil
 }
 
-// Put implements Vault: it writes and syncs a new file, moves it to its place
-// and syncs the directory.
+// Put implements Vault: it writes and syncs a new file, renames it and syncs the
+// directory.
 func (v *FileVault) Put(_ context.Context, name string, data []byte) (err error) {
 	file, err := os.CreateTemp(v.dir, name+".*.tmp") // with mode 0600
 	if err != nil {
@@ -124,7 +124,7 @@ func (v *FileVault) Put(_ context.Context, name string, data []byte) (err error)
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(file.Name()) // no longer there once it was moved
+			_ = os.Remove(file.Name()) // fails if it was renamed
 			err = fmt.Errorf("vault: %w", err)
 		}
 	}()
@@ -141,12 +141,12 @@ func (v *FileVault) Put(_ context.Context, name string, data []byte) (err error)
 func syncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	switch {
-	case errors.Is(err, fs.ErrPermission): // a directory above the vault that only others may list
+	case errors.Is(err, fs.ErrPermission): // this user may not list a directory above the vault
 		return nil
 	case err != nil:
 		return err
 	}
-	// Some systems cannot sync a directory; there the rename is as safe as it gets.
+	// Some systems cannot sync a directory; there the rename has to be enough.
 	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) &&
 		!errors.Is(err, fs.ErrPermission) {
 		return errors.Join(err, d.Close())
@@ -155,9 +155,9 @@ func syncDirectory(dir string) error {
 }
 
 // Lock implements Vault with the system's file locks, which end with the process
-// that holds them. Names share a fixed number of lock files, so that payments
-// leave none behind; names of different kinds never share one, since a client
-// takes the lock of its wallet's nonces while it holds that of a payment.
+// that holds them. All names share a fixed number of lock files, so that old
+// payments leave none behind. Names of different kinds never share one, because a
+// client takes the lock of a wallet's nonces while it holds that of a payment.
 func (v *FileVault) Lock(ctx context.Context, name string) (func(), error) {
 	kind, hash := name, fnv.New32a()
 	hash.Write([]byte(name))
@@ -172,5 +172,5 @@ func (v *FileVault) Lock(ctx context.Context, name string) (func(), error) {
 	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
 		return nil, fmt.Errorf("vault: lock: %w", err)
 	}
-	return func() { _ = lock.Unlock() }, nil // the descriptor is closed, which unlocks
+	return func() { _ = lock.Unlock() }, nil // this closes the descriptor, which unlocks
 }

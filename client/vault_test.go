@@ -48,7 +48,7 @@ func TestVaultKeeps(t *testing.T) {
 	}
 }
 
-// Many add to one number through both views: with the lock none is lost.
+// Goroutines add to one number through both views. The lock keeps every addition.
 func TestVaultLocks(t *testing.T) {
 	for name, views := range vaults(t) {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,8 @@ type JobPage struct {
 func (c *Client) Jobs(ctx context.Context, query JobQuery) (JobPage, error) {
 	values := url.Values{}
 	for name, value := range map[string]string{
-		"state": string(query.State), "template": query.Template, "launchKind": query.LaunchKind, "cursor": query.Cursor,
+		"state": string(query.State), "template": query.Template,
+		"launchKind": query.LaunchKind, "cursor": query.Cursor,
 	} {
 		if value != "" {
 			values.Set(name, value)

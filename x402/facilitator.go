@@ -32,7 +32,7 @@ type Settlement struct {
 	ErrorReason  Reason `json:"errorReason,omitempty"`
 	ErrorMessage string `json:"errorMessage,omitempty"`
 	Payer        string `json:"payer,omitempty"` // an address, or empty
-	Transaction  string `json:"transaction"`     // a hash, or empty; of a pending settlement the last that was broadcast
+	Transaction  string `json:"transaction"`     // a hash or empty; the last broadcast one if pending
 	Network      string `json:"network"`
 	Amount       string `json:"amount,omitempty"` // what was moved, in atomic token units
 }
@@ -69,5 +69,5 @@ const (
 	// Our facilitator's own.
 	ReasonAssetRefused     Reason = "asset_not_allowed"     // the token is not in the operator's list
 	ReasonRecipientRefused Reason = "recipient_not_allowed" // payTo is not in the operator's list
-	ReasonOtherPayload     Reason = "permit2_nonce_in_use"  // another payload with this owner and nonce was submitted before
+	ReasonOtherPayload     Reason = "permit2_nonce_in_use"  // another payload with this nonce was submitted
 )

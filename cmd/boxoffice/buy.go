@@ -17,15 +17,15 @@ import (
 	"github.com/ethereum/go-ethereum/common/math"
 )
 
-// request is what to quote.
+// request has the flags of the commands that quote.
 type request struct {
 	Action     string `arg:"" help:"One of job.open, job.continue, launch.open, oracle.request, workflow.open, schedule.create, schedule.topup."`
 	Input      string `placeholder:"JSON" help:"The action's input as JSON."`
 	InputFile  string `placeholder:"FILE" help:"The action's input as JSON in a file; - is stdin."`
-	Objective  string `help:"job.open: what the job is to do."`
-	Template   string `help:"job.open: the template; research if left out."`
+	Objective  string `help:"job.open: what the job has to do."`
+	Template   string `help:"job.open: the template; by default research."`
 	RepoURL    string `name:"repo-url" help:"job.open: the repository to deliver to."`
-	RequestKey string `placeholder:"UUID" help:"The purchase's name. The same one goes on with an interrupted purchase, and never pays twice."`
+	RequestKey string `placeholder:"UUID" help:"The name of the purchase. The same key continues an interrupted purchase and never pays twice."`
 }
 
 // input returns the input that the flags give.
@@ -77,7 +77,7 @@ func (r *request) key(std *streams) (boxoffice.UUID, error) {
 		return key, nil
 	}
 	key := boxoffice.NewUUID()
-	fmt.Fprintf(std.err, "Request key %s (give it with --request-key to go on, should this be interrupted)\n", key)
+	fmt.Fprintf(std.err, "Request key %s (if this is interrupted, continue with --request-key)\n", key)
 	return key, nil
 }
 
@@ -105,23 +105,27 @@ func (cmd *quoteCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if err != nil {
 		return err
 	}
-	return s.result(std, func(p *page) {
+	err = s.result(std, func(p *page) {
 		p.line("Order", "%s", quoted.Order.ID)
 		p.line("Status", "%s", quoted.Order.Status)
 		p.quote(&quoted.Order, &capabilities)
 	})
+	if err == nil && quoted.Order.Status == boxoffice.Quoted {
+		fmt.Fprintf(std.err, "Pay with boxoffice pay %s\n", quoted.Order.ID)
+	}
+	return err
 }
 
 // terms are the flags of the commands that pay.
 type terms struct {
-	MaxAmount string        `placeholder:"AMOUNT" help:"The most to pay, in whole tokens such as 2.5; required with --yes. How many decimals the token has is the service's word, unless --rpc-url tells."`
-	Yes       bool          `short:"y" help:"Do not ask; pay if the price is within --max-amount and the prepared input is the one asked for."`
-	AnyInput  bool          `help:"With --yes: pay also if the service prepared another input than was asked for."`
-	Timeout   time.Duration `default:"10m" help:"How long to take in all, your answer included."`
+	MaxAmount string        `placeholder:"AMOUNT" help:"The most to pay, in whole tokens such as 2.5; required with --yes. The service says how many decimals the token has; --rpc-url checks it."`
+	Yes       bool          `short:"y" help:"Do not ask. Pay if the price is at most --max-amount and the prepared input is the one that you gave."`
+	AnyInput  bool          `help:"With --yes: pay also if the service changed the input."`
+	Timeout   time.Duration `default:"10m" help:"How long to take in all, including your answer."`
 }
 
-// purchase returns what the flags allow. It asks whether to do verb, and says next. Without --yes whoever is asked decides
-// about price and input, seeing both.
+// purchase returns what the flags allow. Before it signs, it shows the price and
+// the prepared input; without --yes it asks whether to do verb. Then it prints next.
 func (t *terms) purchase(
 	std *streams,
 	capabilities *boxoffice.Capabilities,
@@ -228,7 +232,7 @@ func (t *terms) pay(ctx context.Context, s *Settings, std *streams, needs int, p
 	if err != nil {
 		return err
 	}
-	purchase, err := t.purchase(std, &capabilities, "Pay", "Signing, paying and waiting for the outcome…")
+	purchase, err := t.purchase(std, &capabilities, "Pay", "Signing, paying and waiting until the order is admitted…")
 	if err != nil {
 		return err
 	}
@@ -239,5 +243,10 @@ func (t *terms) pay(ctx context.Context, s *Settings, std *streams, needs int, p
 	if err != nil && !known {
 		return err
 	}
-	return errors.Join(err, s.result(std, func(p *page) { p.status(&status, &capabilities) }))
+	err = errors.Join(err, s.result(std, func(p *page) { p.status(&status, &capabilities) }))
+	if err == nil && status.Admission != nil {
+		opened := status.Admission.Result
+		fmt.Fprintf(std.err, "See it with boxoffice %s %s\n", printable(opened.Kind), opened.ID)
+	}
+	return err
 }

@@ -1,7 +1,7 @@
 // Command boxoffice runs the service and buys from one.
 //
-// Output on stdout is the result; everything else, questions included, goes to
-// stderr. With --json the result is exactly the API's JSON.
+// It writes the result to stdout, and everything else, such as questions, to
+// stderr. With --json the result is exactly the JSON of the service.
 package main
 
 import (
@@ -24,26 +24,26 @@ import (
 
 // The exit codes, a promise to programs.
 const (
-	exitDone        = 0 // also: the order was admitted
-	exitError       = 1 // of this program or its surroundings
+	exitDone        = 0 // also: the order is admitted
+	exitError       = 1 // this program, the wallet or the vault failed
 	exitUsage       = 2
-	exitUnsigned    = 3 // refused before signing: a price, a mismatch, a shortfall, or a no
+	exitUnsigned    = 3 // this program refused before it signed, or the user declined
 	exitUnpaid      = 4 // the payment was rejected or failed, or the quote expired
-	exitPending     = 5 // paid for, and the outcome not known when the time was over
-	exitUnavailable = 6 // the service or the chain cannot be reached, or says later
+	exitPending     = 5 // a payment was sent, and its outcome was not known in time
+	exitUnavailable = 6 // the service or the chain did not answer, or answered 429 or 503
 	exitRefused     = 7 // the service refused the request
 	exitBlocked     = 8 // the watched job is blocked
-	exitUndelivered = 9 // the watched job is completed, and its delivery failed
+	exitUndelivered = 9 // the watched job is completed, but its delivery failed
 )
 
-const description = `Buys paid actions: jobs, oracles, launches, workflows and schedules. A purchase is a quote, two signatures and one
-token transfer; boxoffice buy does it all.
+const description = `Buys paid actions: jobs, oracles, launches, workflows and schedules. A purchase is a quote, two
+signatures and one token transfer; boxoffice buy does all of it.
 
-Exit codes: 0 done (admitted), 1 error, 2 usage, 3 refused before signing (price above the limit, an offer that differs from what was asked,
-funds, declined), 4 not paid (payment rejected or failed, quote expired), 5 the outcome is not
-known yet (go on with the same request key), 6 unavailable
-(no answer, 429, 503), 7 refused by the service (invalid, unknown, conflict). job --watch: 0 completed and delivered, 8 blocked, 9 completed and
-not delivered, 5 neither when the time was over.`
+Exit codes: 0 done (bought: admitted), 1 error, 2 usage, 3 refused before signing (price above the limit, an offer that
+differs from what was asked, too little money, declined), 4 not paid (payment rejected or failed, quote expired), 5 the
+outcome is not known yet (repeat with the same request key), 6 unavailable (no answer, 429, 503), 7 refused by the
+service (invalid, unknown, conflict). job --watch: 0 completed and delivered, 8 blocked, 9 completed but not delivered,
+5 not ended in time.`
 
 type commands struct {
 	Settings
@@ -51,13 +51,13 @@ type commands struct {
 	Serve       serveCmd       `cmd:"" help:"Run the service."`
 	Facilitator facilitatorCmd `cmd:"" help:"Settle payments for other x402 servers: /verify, /settle, /supported."`
 	Worker      workerCmd      `cmd:"" help:"Run admitted work beside the service, in a process of its own."`
-	Config      configCmd      `cmd:"" help:"Print a configuration file with every key, its default and what it means."`
+	Config      configCmd      `cmd:"" help:"Print a configuration file with every key, its default and its meaning."`
 	Payments    paymentsCmd    `cmd:"" help:"Operators: list payments with their transactions, fees and reasons, and what settling costs."`
-	Cancel      cancelCmd      `cmd:"" help:"Operators: end what is done for a job, a workflow or an oracle, or stop a schedule."`
+	Cancel      cancelCmd      `cmd:"" help:"Operators: cancel a job, a workflow or an oracle, or stop a schedule."`
 
 	Capabilities capabilitiesCmd `cmd:"" help:"Show what the service sells, and for how much."`
 	Quote        quoteCmd        `cmd:"" help:"Ask for a price. Charges nothing."`
-	Buy          buyCmd          `cmd:"" help:"Quote, show, ask, sign, pay and wait."`
+	Buy          buyCmd          `cmd:"" help:"Quote, show price and prepared input, ask, sign, pay, and wait until the order is admitted."`
 	Pay          payCmd          `cmd:"" help:"Pay for an order that was quoted before."`
 	Sign         signCmd         `cmd:"" help:"Sign a payment for an order and print it for curl --config, without sending it."`
 	Order        orderCmd        `cmd:"" help:"Show an order."`
@@ -67,8 +67,8 @@ type commands struct {
 	Workflow     workflowCmd     `cmd:"" help:"Show a workflow."`
 	Schedule     scheduleCmd     `cmd:"" help:"Show a schedule."`
 	Clone        cloneCmd        `cmd:"" help:"Clone what a job delivered, with git."`
-	Approve      approveCmd      `cmd:"" help:"Let Permit2 move the service's token for your wallet: one transaction, once."`
-	Token        tokenCmd        `cmd:"" help:"Show where your request token is, and make one if there is none."`
+	Approve      approveCmd      `cmd:"" help:"Allow Permit2 to move the service's token from your wallet: one transaction, once."`
+	Token        tokenCmd        `cmd:"" help:"Show which file has your request token, and create one if there is none."`
 }
 
 func main() {
@@ -111,7 +111,7 @@ type streams struct {
 	out, err io.Writer
 }
 
-// usageError is a mistake in the arguments that only running finds.
+// usageError is a mistake in the arguments that the parser cannot find.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -120,10 +120,10 @@ func usage(format string, args ...any) error { return usageError{fmt.Errorf(form
 
 var errDeclined = errors.New("declined")
 
-// How a job that was watched did not end well.
+// The ends of a watched job that are errors.
 var (
 	errBlocked     = errors.New("the job is blocked")
-	errUndelivered = errors.New("the job is completed, and its delivery failed")
+	errUndelivered = errors.New("the job is completed, but its delivery failed")
 	errUnended     = errors.New("the job has not ended yet")
 )
 
@@ -159,26 +159,30 @@ func exitCode(err error) int {
 	return exitError
 }
 
-// report tells the error: as the API's error body where it is one and --json is set.
+// report prints the error: with --json as the service's error body, if it is one.
 func report(w io.Writer, asJSON bool, err error) {
-	if problem, ok := errors.AsType[*boxoffice.Problem](err); ok && asJSON {
+	problem, ok := errors.AsType[*boxoffice.Problem](err)
+	if ok && asJSON {
 		if text, err := json.Marshal(problem); err == nil {
 			fmt.Fprintln(w, string(text))
 			return
 		}
 	}
 	fmt.Fprintln(w, "boxoffice:", printable(err.Error()))
+	if problem != nil && problem.Detail == "" && problem.Reason == "" && len(problem.Problems) == 0 {
+		fmt.Fprintln(w, problem.Code.Info().Title)
+	}
 	if shortfall, ok := errors.AsType[*client.ShortfallError](err); ok &&
 		strings.Contains(shortfall.What, "allowance") {
-		fmt.Fprintln(w, "Run boxoffice approve once, and buy again.")
+		fmt.Fprintln(w, "Run boxoffice approve once, then buy again.")
 	}
 }
 
-// configDir is where this user's tokens and payments are kept.
+// configDir returns the folder of this user's request tokens and signed payments.
 func configDir() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("no place for tokens and payments; name them with --token-file and --vault: %w", err)
+		return "", fmt.Errorf("there is no folder for tokens and payments: give --token-file and --vault: %w", err)
 	}
 	return filepath.Join(dir, "boxoffice"), nil
 }

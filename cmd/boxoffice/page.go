@@ -15,7 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// A page is output for people, in aligned columns.
+// page is output for people, in aligned columns.
 type page struct {
 	table *tabwriter.Writer
 	now   time.Time
@@ -27,13 +27,13 @@ func newPage(w io.Writer) *page {
 
 func (p *page) flush() error { return p.table.Flush() }
 
-// line writes a name and a value. Values come from the service: whatever a
-// terminal would obey in them is taken out.
+// line writes a name and a value. Values come from the service, so characters
+// that control a terminal are removed.
 func (p *page) line(name, format string, args ...any) {
 	fmt.Fprintf(p.table, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
 }
 
-// gap leaves a line empty. The columns after it are aligned anew.
+// gap leaves a line empty. The columns after it are aligned among themselves.
 func (p *page) gap() { fmt.Fprintln(p.table) }
 
 func (p *page) row(cells ...string) {
@@ -70,7 +70,9 @@ func (p *page) quote(order *boxoffice.Order, capabilities *boxoffice.Capabilitie
 	if quote.Payer != nil {
 		p.line("Payer", "%s only", lowerHex(*quote.Payer))
 	}
-	p.line("Expires", "%s", moment(time.Unix(quote.ExpiresAt, 0), p.now))
+	if order.Status != boxoffice.Paid && order.Status != boxoffice.PaymentPending {
+		p.line("Expires", "%s", moment(time.Unix(quote.ExpiresAt, 0), p.now))
+	}
 	p.input(order.InputJSON)
 }
 

@@ -70,7 +70,7 @@ func limits(l boxoffice.ActionLimits) string {
 		list = append(
 			list,
 			fmt.Sprintf(
-				"every %dm (jobs) or %dm (oracles) at most",
+				"at most every %dm (jobs) or %dm (oracles)",
 				l.MinJobIntervalMinutes,
 				l.MinOracleIntervalMinutes,
 			),
@@ -89,11 +89,11 @@ func orderID(text string) (boxoffice.UUID, error) {
 
 type orderCmd struct {
 	ID      string        `arg:"" help:"The order."`
-	Watch   bool          `short:"w" help:"Wait while the order is pending. The exit code then tells the outcome."`
+	Watch   bool          `short:"w" help:"Wait while the order is pending. The exit code is that of its outcome."`
 	Timeout time.Duration `default:"3m" help:"How long to watch."`
 }
 
-// Run shows an order, now or when it is decided.
+// Run shows an order as it is, or with --watch when it is not pending any more.
 func (cmd *orderCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	id, err := orderID(cmd.ID)
 	if err != nil {
@@ -160,7 +160,7 @@ type jobsCmd struct {
 	Template   string `help:"Only jobs of this template."`
 	LaunchKind string `help:"Only launches of this kind."`
 	Limit      int    `default:"20" help:"Jobs of a page, 1 to 100."`
-	Cursor     string `help:"Where the page starts, as the page before it said."`
+	Cursor     string `help:"Where the page starts: printed with the page before it."`
 	All        bool   `help:"All pages."`
 }
 
@@ -191,7 +191,7 @@ func (cmd *jobsCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 		}
 	}
 	if query.Cursor != "" {
-		fmt.Fprintf(std.err, "There are more: --cursor %s, or --all\n", query.Cursor)
+		fmt.Fprintf(std.err, "There are more jobs: give --cursor %s, or --all\n", query.Cursor)
 	}
 	if s.JSON {
 		whole, err := joinPages(bodies)
@@ -214,19 +214,18 @@ func (cmd *jobsCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	})
 }
 
-// joinPages makes one list of the service's pages, with its jobs as they came.
+// joinPages makes one list of the service's pages and leaves the JSON of each job unchanged.
 func joinPages(pages [][]byte) ([]byte, error) {
 	if len(pages) == 1 {
 		return pages[0], nil
 	}
-	whole := struct {
+	type list struct {
 		Count int               `json:"count"`
 		Jobs  []json.RawMessage `json:"jobs"`
-	}{Jobs: []json.RawMessage{}}
+	}
+	whole := list{Jobs: []json.RawMessage{}}
 	for _, body := range pages {
-		var part struct {
-			Jobs []json.RawMessage `json:"jobs"`
-		}
+		var part list
 		if err := json.Unmarshal(body, &part); err != nil {
 			return nil, fmt.Errorf("jobs: %w", err)
 		}
@@ -244,7 +243,7 @@ func short(text string) string {
 	return text
 }
 
-// A reading is a command that shows one thing of the requester's.
+// reading has the argument of a command that shows one thing of the requester's.
 type reading struct {
 	ID string `arg:"" help:"Its id."`
 }

@@ -25,20 +25,20 @@ import (
 // Settings are the flags of every command.
 type Settings struct {
 	URL       string           `group:"common" name:"url" env:"BOXOFFICE_URL" default:"http://127.0.0.1:8402" help:"Address of the service."`
-	RPCURL    string           `group:"common" name:"rpc-url" env:"BOXOFFICE_RPC_URL" help:"JSON-RPC of the chain. With it the token, your funds and your Permit2 nonces are checked before signing."`
-	TokenFile string           `group:"common" name:"token-file" env:"BOXOFFICE_TOKEN_FILE" placeholder:"FILE" help:"Where your request token is kept; one for each service in your configuration directory by default. BOXOFFICE_TOKEN goes before it."`
-	Vault     string           `group:"common" name:"vault" env:"BOXOFFICE_VAULT" placeholder:"DIR" help:"Where signed payments are kept; in your configuration directory by default."`
-	Keystore  string           `group:"common" name:"keystore" env:"BOXOFFICE_KEYSTORE" placeholder:"FILE" help:"Wallet file (Web3 Secret Storage). Its password is in BOXOFFICE_KEYSTORE_PASSWORD, or is asked for. In its place BOXOFFICE_PRIVATE_KEY holds a key in hex."`
-	Contract  *common.Address  `group:"common" name:"contract-wallet" env:"BOXOFFICE_CONTRACT_WALLET" placeholder:"ADDRESS" help:"Pay with this contract wallet (EIP-1271), whose owner's key is given. It takes the owner's 65 bytes over the plain hash."`
+	RPCURL    string           `group:"common" name:"rpc-url" env:"BOXOFFICE_RPC_URL" help:"JSON-RPC of the chain. With it, the token, your funds and your Permit2 nonces are checked before signing."`
+	TokenFile string           `group:"common" name:"token-file" env:"BOXOFFICE_TOKEN_FILE" placeholder:"FILE" help:"File of your request token; by default one for each service in your configuration folder. BOXOFFICE_TOKEN takes precedence."`
+	Vault     string           `group:"common" name:"vault" env:"BOXOFFICE_VAULT" placeholder:"DIR" help:"Folder of your signed payments; by default in your configuration folder."`
+	Keystore  string           `group:"common" name:"keystore" env:"BOXOFFICE_KEYSTORE" placeholder:"FILE" help:"Wallet file (Web3 Secret Storage). BOXOFFICE_KEYSTORE_PASSWORD has its password, or you are asked. BOXOFFICE_PRIVATE_KEY can hold a key in hex instead."`
+	Contract  *common.Address  `group:"common" name:"contract-wallet" env:"BOXOFFICE_CONTRACT_WALLET" placeholder:"ADDRESS" help:"Pay with this contract wallet (EIP-1271); the key is that of its owner. The contract has to accept the owner's 65-byte signature of the plain hash."`
 	Asset     []common.Address `group:"common" name:"asset" env:"BOXOFFICE_ASSET" placeholder:"ADDRESS" help:"Pay with this token only."`
 	PayTo     []common.Address `group:"common" name:"pay-to" env:"BOXOFFICE_PAY_TO" placeholder:"ADDRESS" help:"Pay to this address only."`
 	Network   []string         `group:"common" name:"network" env:"BOXOFFICE_NETWORK" placeholder:"eip155:ID" help:"Pay on this chain only."`
-	JSON      bool             `group:"common" name:"json" help:"Print exactly the API's JSON."`
+	JSON      bool             `group:"common" name:"json" help:"Print exactly the JSON of the service."`
 
 	tape tape
 }
 
-// Needs of a command beyond an address.
+// What a command needs besides the address of the service.
 const (
 	needsNothing = 0
 	needsToken   = 1 << iota
@@ -55,7 +55,7 @@ func (s *Settings) connect(ctx context.Context, std *streams, needs int) (*clien
 	cfg := client.Config{
 		BaseURL: s.URL,
 		HTTP:    &http.Client{Timeout: time.Minute, Transport: &s.tape},
-		Token:   boxoffice.Token{31: 1}, // sent by no command that needs none
+		Token:   boxoffice.Token{31: 1}, // never sent: a command without needsToken reads only free routes
 		Retry:   client.Retry{Attempts: 4},
 		Pins:    client.Pins{Networks: s.Network, Assets: s.Asset, PayTo: s.PayTo},
 	}
@@ -100,15 +100,15 @@ func (s *Settings) openVault() (*client.FileVault, error) {
 	return client.OpenFileVault(dir)
 }
 
-// A requestToken is a token and where it comes from.
+// requestToken is a token with its file.
 type requestToken struct {
 	secret  boxoffice.Token
-	path    string // empty: from the environment
+	path    string // empty: the token is from the environment
 	created bool
 }
 
-// token finds the request token: in BOXOFFICE_TOKEN, or in its file. Each
-// service has its own, for a service that knows a token could use it elsewhere.
+// token reads the request token from BOXOFFICE_TOKEN or from its file. Each service
+// has its own file, because a service could use a token that it knows elsewhere.
 func (s *Settings) token(std *streams, create bool) (requestToken, error) {
 	if text := os.Getenv("BOXOFFICE_TOKEN"); text != "" {
 		secret, err := boxoffice.ParseToken(strings.TrimSpace(text))
@@ -133,12 +133,12 @@ func (s *Settings) token(std *streams, create bool) (requestToken, error) {
 	if err := writeToken(path, boxoffice.NewToken()); err != nil && !errors.Is(err, fs.ErrExist) {
 		return requestToken{}, fmt.Errorf("token file: %w", err)
 	}
-	if secret, err = readToken(path); err != nil { // it may be another process's
+	if secret, err = readToken(path); err != nil { // another process may have written it
 		return requestToken{}, err
 	}
 	fmt.Fprintf(
 		std.err,
-		"Made a request token in %s. Whoever has it sees your orders; without it nobody does.\n",
+		"Made a request token in %s. Keep it: only requests with it can read your orders.\n",
 		path,
 	)
 	return requestToken{secret, path, true}, nil
@@ -200,16 +200,16 @@ func writeToken(path string, token boxoffice.Token) error {
 	if err := os.Link(file.Name(), path); err != nil {
 		return err
 	}
-	// Whoever loses a token loses sight of what it bought, so the directory is
-	// synced too, where the system can.
+	// Without its token nobody can read an order, so the folder is synced too, where
+	// the system can.
 	if dir, err := os.Open(filepath.Dir(path)); err == nil {
 		_, _ = dir.Sync(), dir.Close()
 	}
 	return nil
 }
 
-// tape is a transport that remembers the last good answer, so that --json
-// prints what the service wrote and not what this program made of it.
+// tape is a transport that keeps the last successful response, so that --json
+// prints exactly what the service wrote.
 type tape struct {
 	mu   sync.Mutex
 	last []byte
@@ -247,7 +247,7 @@ func (r *recorded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// result prints what a command found: the service's own JSON, or what human writes.
+// result prints the result of a command: the service's own JSON, or what human writes.
 func (s *Settings) result(std *streams, human func(*page)) error {
 	if s.JSON {
 		return printJSON(std.out, s.tape.body())

@@ -15,8 +15,8 @@ type signCmd struct {
 	terms
 }
 
-// Run signs a payment for an order and prints it as a configuration of curl, or
-// as JSON. It sends nothing.
+// Run signs a payment for an order and prints it as a configuration file for curl,
+// or as JSON. It does not send it.
 func (cmd *signCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	id, err := orderID(cmd.ID)
 	if err != nil {
@@ -30,7 +30,7 @@ func (cmd *signCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if err != nil {
 		return err
 	}
-	purchase, err := cmd.purchase(std, &capabilities, "Sign a payment of", "Signing; nothing is sent.")
+	purchase, err := cmd.purchase(std, &capabilities, "Sign a payment of", "Signing. The payment is printed and not sent.")
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"boxoffice"
 )
 
-// price writes an amount with its symbol, where the asset is the one that is listed.
+// price writes an amount with its symbol, or its token if the capabilities have another one.
 func price(payment boxoffice.Payment, capabilities *boxoffice.Capabilities) string {
 	symbol := "of token " + lowerHex(payment.Asset)
 	if capabilities != nil && capabilities.Payment.Asset.Address == payment.Asset {
@@ -16,7 +16,7 @@ func price(payment boxoffice.Payment, capabilities *boxoffice.Capabilities) stri
 	return boxoffice.FormatUnits(payment.Amount, payment.Decimals) + " " + printable(symbol)
 }
 
-// moment writes a time here and how far it is from now.
+// moment writes a time in the local time zone, and how far it is from now.
 func moment(t, now time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 MST") + " (" + distance(t.Sub(now)) + ")"
 }

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/term"
 )
 
-// wallet is the wallet that pays: that of the key, or the contract that it owns.
+// wallet returns the wallet that pays: that of the key, or the contract wallet that the key owns.
 func (s *Settings) wallet(std *streams) (client.Signer, error) {
 	signer, err := s.key(std)
 	if err != nil || s.Contract == nil {
@@ -33,13 +33,13 @@ func (s *Settings) key(std *streams) (client.Signer, error) {
 	text := strings.TrimSpace(os.Getenv("BOXOFFICE_PRIVATE_KEY"))
 	switch {
 	case text != "" && s.Keystore != "":
-		return nil, usage("BOXOFFICE_PRIVATE_KEY and --keystore are two wallets: give one")
+		return nil, usage("BOXOFFICE_PRIVATE_KEY and --keystore are two wallets: give only one")
 	case text != "":
 		key, err := crypto.HexToECDSA(strings.TrimPrefix(text, "0x"))
 		if err != nil {
 			return nil, usage(
 				"BOXOFFICE_PRIVATE_KEY must be a private key of 64 hex characters",
-			) // the error could repeat it
+			) // err could contain the key
 		}
 		return client.KeySigner(key), nil
 	case s.Keystore == "":
@@ -73,12 +73,12 @@ func askSecret(std *streams, question string) (string, error) {
 	return string(secret), err
 }
 
-// ask returns nil on a yes. The end of the input is a no, and so is an interrupt.
+// ask returns nil if the user answers yes. The end of the input and an interrupt mean no.
 func ask(ctx context.Context, std *streams, question string) error {
 	fmt.Fprint(std.err, question, " [y/N] ")
 	answers := make(chan string, 1)
 	go func() {
-		answer, _ := bufio.NewReader(std.in).ReadString('\n') // what came before an error is the answer
+		answer, _ := bufio.NewReader(std.in).ReadString('\n') // the text before an error is the answer
 		answers <- answer
 	}()
 	select {
@@ -101,10 +101,10 @@ type approveCmd struct {
 	Yes bool `short:"y" help:"Do not ask."`
 }
 
-// Run sends the approval, unless there is one.
+// Run sends the approval, unless the wallet has one.
 func (cmd *approveCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if s.RPCURL == "" {
-		return usage("approving is a transaction: give --rpc-url or BOXOFFICE_RPC_URL")
+		return usage("approve sends a transaction: give --rpc-url or BOXOFFICE_RPC_URL")
 	}
 	c, err := s.connect(ctx, std, needsNothing)
 	if err != nil {
@@ -149,7 +149,7 @@ func (cmd *approveCmd) Run(ctx context.Context, s *Settings, std *streams) error
 		return s.approval(std, asset.Symbol, asset.Address, signer.Address(), nil)
 	}
 	if !cmd.Yes {
-		question := fmt.Sprintf("Let Permit2 move the %s (%s) of %s on %s? Each payment still needs your signature.",
+		question := fmt.Sprintf("Allow Permit2 to move the %s (%s) of %s on %s? Each payment still needs your signature.",
 			printable(asset.Symbol), asset.Address, signer.Address(), capabilities.Payment.Network)
 		if err := ask(ctx, std, question); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (s *Settings) approval(std *streams, symbol string, token, owner common.Add
 	if tx != nil {
 		p.line("Transaction", "%s", tx)
 	} else {
-		p.line("Transaction", "none: it was approved before")
+		p.line("Transaction", "none: the wallet had approved before")
 	}
 	return p.flush()
 }

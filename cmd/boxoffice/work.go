@@ -16,11 +16,11 @@ import (
 
 type jobCmd struct {
 	reading
-	Watch   bool          `short:"w" help:"Follow the job until it is completed or blocked: each change of each node, then the delivery. The exit code then tells the outcome."`
+	Watch   bool          `short:"w" help:"Follow the job until it is completed or blocked: each change of each node, then the delivery. The exit code is that of the outcome."`
 	Timeout time.Duration `default:"1h" help:"How long to watch."`
 }
 
-// Run shows a job, now or when it ended.
+// Run shows a job as it is, or with --watch when it has ended.
 func (cmd *jobCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if !cmd.Watch {
 		return show(ctx, s, std, cmd.ID, (*client.Client).Job, (*page).job)
@@ -66,7 +66,7 @@ func (cmd *jobCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	return errors.Join(outcome, s.result(std, func(p *page) { p.job(&job) }))
 }
 
-// says joins what there is.
+// says joins the texts that are not empty.
 func says(texts ...string) string {
 	var said []string
 	for _, text := range texts {
@@ -79,11 +79,11 @@ func says(texts ...string) string {
 
 type cloneCmd struct {
 	reading
-	Dir string `arg:"" optional:"" help:"Where to; by default a folder named after the job."`
+	Dir string `arg:"" optional:"" help:"The folder to create; by default the id of the job."`
 }
 
 // Run clones the repository that a job delivered. The request token goes to git
-// in its environment, where other users do not see it, and is kept nowhere.
+// in its environment, where other users do not see it, and git does not save it.
 func (cmd *cloneCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	id, err := orderID(cmd.ID)
 	if err != nil {
@@ -99,7 +99,7 @@ func (cmd *cloneCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	}
 	switch {
 	case job.Delivery == nil:
-		return fmt.Errorf("job %s has delivered nothing yet: it is %s", id, job.State)
+		return fmt.Errorf("job %s has no delivery yet: it is %s", id, job.State)
 	case job.Delivery.Failure != "":
 		return fmt.Errorf("the delivery of job %s failed: %s", id, job.Delivery.Failure)
 	}
@@ -112,7 +112,7 @@ func (cmd *cloneCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if strings.HasPrefix(
 		job.Delivery.RepoURL,
 		strings.TrimSuffix(s.URL, "/")+"/",
-	) { // the token goes to the service alone
+	) { // only the service gets the token
 		token, err := s.token(std, false)
 		if err != nil {
 			return err

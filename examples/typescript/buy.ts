@@ -16,7 +16,7 @@ function env(name: string): string {
 
 export async function buy(wallet: ClientEvmSigner) {
   const service = env("BOXOFFICE_URL");
-  // Who you are: keep it. Whoever has it reads your orders and fetches your work.
+  // Your request token: keep it. Anyone who has it can read your orders and fetch your work.
   const token = process.env.BOXOFFICE_TOKEN ?? randomBytes(32).toString("hex");
   const ask = (path: string, body?: object, headers = {}) =>
     fetch(service + path, {
@@ -29,7 +29,7 @@ export async function buy(wallet: ClientEvmSigner) {
     return answer.json();
   };
 
-  // What this program may spend is its owner's decision, not the service's.
+  // What this program may spend is set here, not by the service.
   const client = new x402Client().register("eip155:*", new ExactEvmScheme(wallet));
   client.setSpendControls({
     allowedAssets: [{ network: "eip155:*", asset: env("ASSET"), maxAmountPerPayment: env("MAX_AMOUNT") }],
@@ -42,7 +42,7 @@ export async function buy(wallet: ClientEvmSigner) {
 
   const offer = await ask(`/requests/${order.id}/submit`, {});
   const { quote, resourceUrl, requesterScopeHash, input: prepared } = await read(offer, 402);
-  console.error("buying", quote.action, prepared, "for", quote.payment.amount); // look before you sign
+  console.error("buying", quote.action, prepared, "for", quote.payment.amount); // check this before you sign
 
   const payload = await client.createPaymentPayload(http.getPaymentRequiredResponse((name) => offer.headers.get(name)));
   const { asset, amount, payTo } = quote.payment;

@@ -1,5 +1,5 @@
-// Buys one job with @x402/fetch, which pays by itself whatever answers 402: the
-// hook beneath it adds the approval. Prints the order's status; exits 0 if admitted.
+// Buys one job with @x402/fetch, which pays when a response is 402. The hook
+// beneath it adds the approval. Prints the order's status; exits 0 if admitted.
 import { randomBytes, randomUUID } from "node:crypto";
 import { ExactEvmScheme } from "@x402/evm/exact/client";
 import { wrapFetchWithPayment, x402Client } from "@x402/fetch";
@@ -19,7 +19,7 @@ client.setSpendControls({ allowedAssets: [{ network: "eip155:*", asset, maxAmoun
 const { payment: how } = await (await fetch(`${service}/requests/capabilities`)).json();
 const paid = wrapFetchWithPayment(
   approving(fetch, wallet, how.quoteApproval, ({ quote, input }) => {
-    console.error("buying", quote.action, input, "for", quote.payment.amount); // throw here, and nothing is approved
+    console.error("buying", quote.action, input, "for", quote.payment.amount); // throw here to approve nothing
   }),
   client,
 );

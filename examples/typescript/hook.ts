@@ -1,7 +1,7 @@
 // Lets any x402 client that wraps fetch buy from Boxoffice: put it beneath the
 // wrapper. It remembers what a 402 offered, and when the wrapper sends the
-// payment it adds the one thing that x402 alone does not have, the same wallet's
-// approval of that very quote with that very payment.
+// payment it adds what x402 does not have: the same wallet's approval of exactly
+// that quote and that payment.
 import { createHash } from "node:crypto";
 import { decodePaymentSignatureHeader } from "@x402/core/http";
 import type { ClientEvmSigner } from "@x402/evm";
