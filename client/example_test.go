@@ -63,10 +63,9 @@ func ExampleOutcomeOf() {
 	case client.Unknown:
 		fmt.Println("buy again with the same request key:", err)
 	default:
-		fmt.Println("nothing was paid:", err)
+		fmt.Println("nothing was paid:", client.OutcomeOf(err))
 	}
-	// Output:
-	// nothing was paid: refused to sign: order/quote/payment/amount is 0.000000000001 TICKET, want at most 0.0000000000009 TICKET
+	// Output: nothing was paid: not signed
 }
 
 // Sign and Submit are the two halves of Pay, for a wallet on another machine.
