@@ -42,12 +42,14 @@ var Steps = []Step{
 	PaymentVerified, PaymentSaved, AdmissionSaved,
 	TransactionSigned, SlotSaved, TransactionSent, ReceiptSeen, DecisionsSaved, DecisionsAnnounced,
 	ReplacementSigned, ReplacementSaved, ReplacementSent,
-	CommitOrder, CommitPayment, CommitLease, CommitSlot, CommitReplacement, CommitDecisions, CommitReopening, CommitAdmission,
+	CommitOrder, CommitPayment, CommitLease, CommitSlot, CommitReplacement, CommitDecisions, CommitReopening,
+	CommitAdmission,
 }
 
 // RemoteSteps are the moments of a server that settles through a facilitator.
 var RemoteSteps = []Step{
-	PaymentVerified, PaymentSaved, AdmissionSaved, ExposureSaved, FacilitatorReplied, DecisionsSaved, DecisionsAnnounced,
+	PaymentVerified, PaymentSaved, AdmissionSaved, ExposureSaved, FacilitatorReplied,
+	DecisionsSaved, DecisionsAnnounced,
 	CommitOrder, CommitPayment, CommitLease, CommitExposure, CommitDecisions, CommitAdmission,
 }
 

@@ -10,9 +10,9 @@ import (
 	"boxoffice/internal/test/faultrpc"
 )
 
-// A node that lags answers one question of a round: about the standing of the
-// payments, about transfers, about receipts. It knows of no block that matters,
-// and what it would make one conclude is false.
+// A node that is behind answers one request of a round: the standings, the transfers
+// or the receipts. It does not have the blocks that matter, so a decision by its
+// answer would be false.
 func TestOneAnswerFromANodeBehind(t *testing.T) {
 	for method, prepare := range map[string]func(w *world) payment.Intent{
 		"eth_blockNumber": func(w *world) payment.Intent { // goes along with the standing
@@ -46,7 +46,7 @@ func TestOneAnswerFromANodeBehind(t *testing.T) {
 			})
 			for range 3 {
 				if err := w.settler.Round(t.Context()); err == nil {
-					t.Error("the node that lags was believed")
+					t.Error("the node that is behind was believed")
 				}
 				w.want(intent, boxoffice.PaymentPending, "")
 				w.restart()
@@ -62,8 +62,8 @@ func TestOneAnswerFromANodeBehind(t *testing.T) {
 	}
 }
 
-// After a reorganisation whose transactions the pool forgot, the slot is open
-// again and settles under the wallet nonce that it had.
+// After a reorganisation whose transactions the node dropped, the slot is open again
+// and settles with its wallet nonce.
 func TestReorganisedSlot(t *testing.T) {
 	w := newWorld(t)
 	intent := w.pay(1, 1)

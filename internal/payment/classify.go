@@ -73,7 +73,8 @@ func (s *Settler) classify(ctx context.Context, v view, open []Slot, waiting []I
 	}
 	for i, intent := range waiting {
 		if at, needed := standings[i].Block, max(v.head.Number, intent.FromBlock); at < needed {
-			return classes{}, fmt.Errorf("the RPC node that simulated the payments is at block %d, behind block %d", at, needed)
+			return classes{}, fmt.Errorf("the RPC node that simulated the payments is at block %d, behind block %d",
+				at, needed)
 		}
 	}
 	s.noteReverting(ctx, waiting, standings)
@@ -89,7 +90,8 @@ func (s *Settler) classify(ctx context.Context, v view, open []Slot, waiting []I
 		case standing.Failure != nil:
 			found.unresolved = append(found.unresolved, unresolved{intent, standing.Failure})
 		case intent.Reverts >= s.MaxTries, s.isReverting(intent, *standing):
-			found.unresolved = append(found.unresolved, unresolved{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
+			found.unresolved = append(found.unresolved,
+				unresolved{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
 		case committed.overdraws(standing.Balance, intent.Permit):
 			// The simulation does not know the open slots: after these the owner has too
 			// little for this intent.

@@ -10,8 +10,8 @@ import (
 	"boxoffice/x402"
 )
 
-// The service's clock jumps against that of the chain, in both directions,
-// between any two steps.
+// The service's clock jumps forwards or backwards between any two steps, while that
+// of the chain does not.
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 		for step := range 4 {
@@ -37,9 +37,9 @@ func TestClockJumps(t *testing.T) {
 				w.round()
 				w.want(ours, boxoffice.Paid, "")
 				w.want(foreign, boxoffice.Paid, "")
-				// By the chain's clock the failed permit is alive, and it can be settled.
+				// By the clock of the chain the failed permit can still settle.
 				if failed := w.want(failing, boxoffice.PaymentFailed, x402.ReasonAllowanceRequired); failed.Final {
-					t.Error("a living permit is taken to be dead")
+					t.Error("the failure is final, although the permit can settle")
 				}
 				w.approve(3, wealth)
 				w.settleAs(devchain.PayerKey(), failing.Permit)
@@ -52,7 +52,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A transaction that is stuck when the clock is set back is still replaced.
+// A transaction that is not mined is replaced, even if the clock was set back.
 func TestStuckWhenTheClockGoesBack(t *testing.T) {
 	w := newWorld(t)
 	w.pay(1, 1)

@@ -91,7 +91,8 @@ func (d *Decider) readView(ctx context.Context) (view, error) {
 		d.newest = head
 	}
 	at := func(depth uint64) uint64 { return d.newest.Number - min(d.newest.Number, depth) }
-	return view{head: d.newest, confirmed: at(d.Confirmations - 1), buried: at(max(d.Confirmations-1, d.ReorgDepth))}, nil
+	return view{head: d.newest, confirmed: at(d.Confirmations - 1),
+		buried: at(max(d.Confirmations-1, d.ReorgDepth))}, nil
 }
 
 // record saves decisions, closes the slot if one is named, and calls Decided. A
@@ -111,5 +112,6 @@ func (d *Decider) record(ctx context.Context, slotID *boxoffice.UUID, decisions 
 }
 
 func (d *Decider) evidence(t Transfer) *Evidence {
-	return &Evidence{TxHash: t.TxHash, LogIndex: t.LogIndex, BlockNumber: t.BlockNumber, SettledAt: boxoffice.At(d.Now())}
+	return &Evidence{TxHash: t.TxHash, LogIndex: t.LogIndex, BlockNumber: t.BlockNumber,
+		SettledAt: boxoffice.At(d.Now())}
 }

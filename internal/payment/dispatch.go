@@ -9,12 +9,12 @@ import (
 	"boxoffice/internal/crash"
 )
 
-// dispatch looks at the waiting intents while there is room for another slot. It
-// sends those that would settle, each in a new slot, and resolves the others. Then
-// it fills a gap between the wallet nonces of the open slots.
+// dispatch looks at the waiting intents, if there is room for another slot. It
+// resolves those that would not settle, and sends the others in new slots. Then it
+// fills a gap between the wallet nonces of the open slots.
 //
-// It continues after an intent could not be resolved: its error is returned at the
-// end. It ends after a slot could not be sent.
+// An intent that cannot be resolved does not keep it from sending the others. It
+// stops at the first slot that cannot be sent.
 func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	var waiting []Intent
 	limit := min(s.MaxBatch, s.Wallet.MaxBatch())
@@ -78,7 +78,8 @@ func (s *Settler) fillGap(ctx context.Context, mined uint64, open []Slot) ([]Slo
 	if !slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce > gap }) {
 		return open, nil
 	}
-	s.Log.WarnContext(ctx, "a nonce of the settlement wallet is missing before open slots; an empty transaction fills it", "walletNonce", gap)
+	s.Log.WarnContext(ctx, "a nonce of the settlement wallet is missing before open slots; an empty transaction "+
+		"fills it", "walletNonce", gap)
 	return s.sendBatch(ctx, open, gap, nil)
 }
 

@@ -18,30 +18,32 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Every question of the settler goes wrong in every way, for a while, at the
-// first ask and at a later one, with a restart in between.
+// Every request of the settler fails in every way, for three calls: from the first
+// call on, and from the third on, with a restart in between. In the end every
+// payment has its right outcome.
 func TestFaultyNode(t *testing.T) {
 	for _, method := range []string{
 		"eth_getBlockByNumber", "eth_blockNumber", "eth_call", "eth_getTransactionCount", "eth_getBalance",
 		"eth_sendRawTransaction", "eth_getTransactionReceipt", "eth_getLogs",
 	} {
-		for _, fault := range faultrpc.Faults()[1:] {
-			t.Run(method+"/"+string(fault), func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t)
-				first, second, foreign := w.pay(1, 1), w.pay(2, 1), w.pay(3, 1)
-				spent := w.pay(4, 1)
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			for n, fault := range faultrpc.Faults()[1:] {
+				nonce := uint64(n + 1)
+				first, second, foreign := w.pay(1, nonce), w.pay(2, nonce), w.pay(3, nonce)
+				spent := w.pay(4, nonce)
 				w.settleAs(devchain.PayerKey(), foreign.Permit)
-				w.invalidate(4, 1<<1)
+				w.invalidate(4, 1<<nonce)
 				w.node.Freeze(w.dev.Head().Number.Uint64() - 2)
-				for _, sound := range []int{0, 2} { // calls before the fault begins
-					var asked atomic.Int64
-					w.node.Set(func(asking string) faultrpc.Fault {
-						if n := int(asked.Load()); asking == method && n >= sound && n < sound+3 {
-							asked.Add(1)
+				for _, sound := range []int64{0, 2} { // calls before the fault begins
+					var calls atomic.Int64
+					w.node.Set(func(called string) faultrpc.Fault {
+						if called != method {
+							return faultrpc.None
+						}
+						if n := calls.Add(1) - 1; n >= sound && n < sound+3 {
 							return fault
-						} else if asking == method {
-							asked.Add(1)
 						}
 						return faultrpc.None
 					})
@@ -57,14 +59,17 @@ func TestFaultyNode(t *testing.T) {
 					w.want(paid, boxoffice.Paid, "")
 				}
 				w.want(spent, boxoffice.PaymentFailed, x402.ReasonNonceSpent)
-				w.audit()
-			})
-		}
+				if t.Failed() {
+					t.Fatalf("with the fault %q", fault)
+				}
+			}
+			w.audit()
+		})
 	}
 }
 
-// A broadcast whose answer is lost has arrived: it is not sent under another nonce.
-func TestBroadcastUnheard(t *testing.T) {
+// A transaction whose broadcast got no answer is not sent with another nonce.
+func TestBroadcastWithoutAnswer(t *testing.T) {
 	w := newWorld(t)
 	intent := w.pay(1, 1)
 	w.node.Set(func(method string) faultrpc.Fault {
@@ -87,7 +92,7 @@ func TestBroadcastUnheard(t *testing.T) {
 	w.audit()
 }
 
-// An answer that comes after the settler gave up on it changes nothing.
+// An answer after the timeout changes nothing.
 func TestDelayedBroadcast(t *testing.T) {
 	w := newWorld(t, func(s *setup) { s.evm.RequestTimeout = 200 * time.Millisecond })
 	intent := w.pay(1, 1)
@@ -109,7 +114,7 @@ func TestDelayedBroadcast(t *testing.T) {
 	w.audit()
 }
 
-// A transaction that the pool forgot is sent again as it was.
+// A transaction that the node dropped is broadcast again unchanged.
 func TestEvicted(t *testing.T) {
 	w := newWorld(t)
 	intent := w.pay(1, 1)
@@ -151,8 +156,8 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// At the configured maximum fee a stuck transaction stays as it is, and new
-// payments are not taken while the chain asks for more.
+// While the chain requires more than the configured maximum fee, nothing is signed
+// and no new payment is accepted.
 func TestFeeCeiling(t *testing.T) {
 	w := newWorld(t, func(s *setup) { s.evm.MaxFee = x402.NewUint256(1) })
 	intent := w.pay(1, 1)
@@ -160,14 +165,14 @@ func TestFeeCeiling(t *testing.T) {
 		t.Error("a transaction for 1 wei a gas was signed")
 	}
 	if err := w.settler.Ready(); err == nil {
-		t.Error("payments are taken that cannot be settled")
+		t.Error("payments are accepted that cannot be settled")
 	}
 	w.want(intent, boxoffice.PaymentPending, "")
 	w.audit()
 }
 
-// A wallet without coin loses nothing and goes on when it is funded; one with
-// little coin settles as much as it can pay for.
+// A wallet with little coin settles as much as it can pay for. One without coin
+// loses no payment, and settles again when it is funded.
 func TestWalletWithoutCoin(t *testing.T) {
 	const little = 2_500_000_000_000_000 // wei: for some payments at twice the going fee
 	w := newWorld(t, func(s *setup) { s.settler.MaxInFlight, s.funded[0].Native = 1, big.NewInt(little) })
@@ -181,7 +186,8 @@ func TestWalletWithoutCoin(t *testing.T) {
 	w.mine()
 	balance, err := w.dev.Client().BalanceAt(t.Context(), w.wallet.Address(), nil)
 	w.must(err)
-	_, err = w.dev.Transact(t.Context(), devchain.SettlementKey(), common.Address{0xdd}, balance.Sub(balance, big.NewInt(1e14)), nil)
+	_, err = w.dev.Transact(t.Context(), devchain.SettlementKey(), common.Address{0xdd},
+		balance.Sub(balance, big.NewInt(1e14)), nil)
 	w.must(err)
 	for range 5 {
 		if err := w.settler.Round(t.Context()); !errors.Is(err, payment.ErrWalletEmpty) {
@@ -223,8 +229,8 @@ func (w *world) paid() (n int) {
 	return n
 }
 
-// The settlement key is used elsewhere: what takes a nonce of ours is noticed,
-// mined or not, and its payments are sent again.
+// Somebody else uses the settlement key. If a transaction of theirs has a wallet
+// nonce of ours, mined or not, our payments are sent again.
 func TestForeignUseOfTheKey(t *testing.T) {
 	t.Run("mined first", func(t *testing.T) {
 		w := newWorld(t)
@@ -235,11 +241,11 @@ func TestForeignUseOfTheKey(t *testing.T) {
 		w.round()
 		w.finish()
 		if settled := w.want(intent, boxoffice.Paid, ""); settled.Reverts != 0 {
-			t.Error("the payment is blamed")
+			t.Error("it counts as a revert of the payment")
 		}
 		w.audit()
 	})
-	t.Run("pending, and dearer", func(t *testing.T) {
+	t.Run("pending, with a higher fee", func(t *testing.T) {
 		w := newWorld(t)
 		intent := w.pay(1, 1)
 		foreign := w.foreignTx(0, big.NewInt(100e9), big.NewInt(100e9))
@@ -251,7 +257,7 @@ func TestForeignUseOfTheKey(t *testing.T) {
 		w.want(intent, boxoffice.Paid, "")
 		w.audit()
 	})
-	t.Run("pending, and outbid", func(t *testing.T) {
+	t.Run("pending, and replaced", func(t *testing.T) {
 		w := newWorld(t)
 		intent := w.pay(1, 1)
 		ours, err := w.wallet.Sign(t.Context(), []payment.Permit{intent.Permit}, 0, nil)
@@ -276,8 +282,8 @@ func TestForeignUseOfTheKey(t *testing.T) {
 		w.audit()
 	})
 	t.Run("gap", func(t *testing.T) {
-		// A foreign transaction, then ours; a reorganisation takes both back and
-		// the foreign one is forgotten.
+		// A foreign transaction, then ours; a reorganisation removes both, and the node
+		// drops the foreign one.
 		w := newWorld(t, func(s *setup) { s.settler.Confirmations = 2 })
 		w.foreign(0)
 		intent := w.pay(1, 1)
@@ -294,8 +300,8 @@ func TestForeignUseOfTheKey(t *testing.T) {
 	})
 }
 
-// Of many nodes behind one address some lag, ask by ask. Nothing false is
-// concluded, whatever they know.
+// Of many nodes behind one address, others are behind at each request. Nothing
+// false is decided, whatever they know.
 func TestLaggingNodes(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -59,7 +59,8 @@ func minedReceipt(receipts []*Receipt) *Receipt {
 // followSlot moves one open slot on. receipt is that of its mined transaction, nil
 // if none is mined; mined is how many transactions of the wallet are confirmed. It
 // reports whether it closed the slot.
-func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Receipt, mined uint64) (closed bool, err error) {
+func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Receipt,
+	mined uint64) (closed bool, err error) {
 	switch {
 	case receipt != nil && receipt.BlockNumber <= v.confirmed:
 		err := s.closeSlot(ctx, v, slot, receipt)
@@ -67,7 +68,8 @@ func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Re
 	case receipt != nil:
 		return false, nil // mined, but not confirmed yet
 	case slot.WalletNonce < mined:
-		s.Log.ErrorContext(ctx, "a transaction that this service did not sign used a nonce of the settlement wallet; its payments are sent again",
+		s.Log.ErrorContext(ctx, "a transaction that this service did not sign used a nonce of the settlement "+
+			"wallet; its payments are sent again",
 			"walletNonce", slot.WalletNonce)
 		err := s.record(ctx, &slot.ID, decisionsFor(slot.Intents, OutcomeReleased))
 		return err == nil, err

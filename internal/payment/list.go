@@ -21,18 +21,19 @@ type PaymentQuery struct {
 	Limit int
 }
 
-// PaymentTotals is the sum of all payments.
+// PaymentTotals counts all payments.
 type PaymentTotals struct {
-	Waiting       int                  `json:"waiting"`
-	Sent          int                  `json:"sent"`
-	Settled       int                  `json:"settled"`
-	Failed        int                  `json:"failed"`
-	Unsettled     int                  `json:"unsettled"`     // failed and not final: anyone who has the signed permit may still settle them
+	Waiting int `json:"waiting"`
+	Sent    int `json:"sent"`
+	Settled int `json:"settled"`
+	Failed  int `json:"failed"`
+	// Unsettled are failed and not final: anyone with the signed permit can settle them.
+	Unsettled     int                  `json:"unsettled"`
 	OldestPending *boxoffice.Timestamp `json:"oldestPending"` // of those waiting or sent
 	Gas           Gas                  `json:"gas"`
 }
 
-// Gas is what our own mined transactions have cost.
+// Gas is what our own confirmed transactions have cost.
 type Gas struct {
 	Transactions int   `json:"transactions"`
 	Payments     int   `json:"payments"` // that they settled
@@ -42,9 +43,10 @@ type Gas struct {
 
 // PaymentEntry is an intent with every transaction that was signed for it.
 type PaymentEntry struct {
-	ID           boxoffice.UUID       `json:"id"`
-	OrderID      boxoffice.UUID       `json:"orderId,omitempty"`      // it pays for an order
-	SubmissionID boxoffice.UUID       `json:"submissionId,omitempty"` // or another server submitted it to our facilitator
+	ID      boxoffice.UUID `json:"id"`
+	OrderID boxoffice.UUID `json:"orderId,omitempty"` // it pays for an order
+	// SubmissionID: another server submitted it to our facilitator.
+	SubmissionID boxoffice.UUID       `json:"submissionId,omitempty"`
 	State        State                `json:"state"`
 	Reason       string               `json:"reason,omitempty"`
 	Final        bool                 `json:"final"`
@@ -54,7 +56,7 @@ type PaymentEntry struct {
 	Nonce        boxoffice.Amount     `json:"nonce"` // of Permit2
 	SubmittedAt  boxoffice.Timestamp  `json:"submittedAt"`
 	SettledAt    *boxoffice.Timestamp `json:"settledAt"`
-	SettledBy    *common.Hash         `json:"settledBy"` // the transaction with its Transfer, ours or somebody else's
+	SettledBy    *common.Hash         `json:"settledBy"` // the transaction with its Transfer, ours or another
 	Transactions []PaymentTx          `json:"transactions"`
 }
 
@@ -68,10 +70,10 @@ type PaymentTx struct {
 	FeeGwei     *int64              `json:"feeGwei"`
 }
 
-// Costs keeps what settling has cost.
+// Costs saves what settling has cost.
 type Costs interface {
-	// SaveCost keeps the gas that a confirmed transaction of ours used and the fee
-	// that it paid, in gwei. Keeping it again changes nothing.
+	// SaveCost saves the gas that a confirmed transaction of ours used and the fee
+	// that it paid, in gwei. Saving it again changes nothing.
 	SaveCost(ctx context.Context, tx common.Hash, gasUsed, feeGwei int64) error
 }
 

@@ -150,7 +150,8 @@ func (l *Loop) setReady(ctx context.Context, reason error) {
 
 func (l *Loop) lease(ctx context.Context, length time.Duration) error {
 	now := boxoffice.At(l.config.Now())
-	return l.config.Leases.Lease(ctx, l.work.Lease, l.config.Holder, now, now+boxoffice.Timestamp(length.Milliseconds()))
+	return l.config.Leases.Lease(ctx, l.work.Lease, l.config.Holder, now,
+		now+boxoffice.Timestamp(length.Milliseconds()))
 }
 
 // returnLease ends the lease now, so that another process need not wait until it

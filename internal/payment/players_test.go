@@ -15,9 +15,9 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
-// What payers and strangers do on the chain, each mined at once.
+// What payers and others do on the chain. Each transaction is mined at once.
 
-// settleAs sends a permit to the proxy as somebody else would, and mines it.
+// settleAs settles a permit as somebody else.
 func (w *world) settleAs(sender *ecdsa.PrivateKey, permit payment.Permit) *types.Receipt {
 	w.Helper()
 	receipt, err := w.trySettle(sender, permit)
@@ -40,18 +40,21 @@ func (w *world) trySettle(sender *ecdsa.PrivateKey, permit payment.Permit) (*typ
 		ValidAfter *big.Int
 	}
 	return w.tryCall(sender, x402.ExactProxy, contracts.ExactProxy(), "settle",
-		transfer{permitted{permit.Permitted.Token, permit.Permitted.Amount.Big()}, permit.Nonce.Big(), permit.Deadline.Big()},
+		transfer{permitted{permit.Permitted.Token, permit.Permitted.Amount.Big()}, permit.Nonce.Big(),
+			permit.Deadline.Big()},
 		permit.From, witness{permit.Witness.To, permit.Witness.ValidAfter.Big()}, []byte(permit.Signature))
 }
 
-func (w *world) tryCall(sender *ecdsa.PrivateKey, to common.Address, contract *contracts.Contract, method string, args ...any) (*types.Receipt, error) {
+func (w *world) tryCall(sender *ecdsa.PrivateKey, to common.Address, contract *contracts.Contract, method string,
+	args ...any) (*types.Receipt, error) {
 	w.Helper()
 	data, err := contract.ABI.Pack(method, args...)
 	w.must(err)
 	return w.dev.Transact(context.WithoutCancel(w.Context()), sender, to, nil, data)
 }
 
-func (w *world) call(sender *ecdsa.PrivateKey, to common.Address, contract *contracts.Contract, method string, args ...any) *types.Receipt {
+func (w *world) call(sender *ecdsa.PrivateKey, to common.Address, contract *contracts.Contract, method string,
+	args ...any) *types.Receipt {
 	w.Helper()
 	receipt, err := w.tryCall(sender, to, contract, method, args...)
 	if err != nil {
@@ -73,7 +76,8 @@ func (w *world) spend(payer int, amount int64) {
 // invalidate spends the first nonces of a payer without a payment, by mask.
 func (w *world) invalidate(payer int, mask int64) {
 	w.Helper()
-	w.call(key(w, payer), x402.Permit2, contracts.Permit2(), "invalidateUnorderedNonces", new(big.Int), big.NewInt(mask))
+	w.call(key(w, payer), x402.Permit2, contracts.Permit2(), "invalidateUnorderedNonces", new(big.Int),
+		big.NewInt(mask))
 }
 
 // transactions returns the settlement wallet's transactions in the chain.
@@ -91,16 +95,17 @@ func (w *world) slots() []payment.Slot {
 	return slots
 }
 
-// foreignTx is a transaction of the settlement key that the service knows
-// nothing of.
+// foreignTx is a transaction that somebody else signed with the settlement key.
 func (w *world) foreignTx(nonce uint64, tip, fee *big.Int) *types.Transaction {
 	w.Helper()
-	return types.MustSignNewTx(devchain.SettlementKey(), types.LatestSignerForChainID(w.dev.ChainID()), &types.DynamicFeeTx{
-		ChainID: w.dev.ChainID(), Nonce: nonce, GasTipCap: tip, GasFeeCap: fee, Gas: 21_000, To: &common.Address{0xfe}, Value: big.NewInt(1),
-	})
+	return types.MustSignNewTx(devchain.SettlementKey(), types.LatestSignerForChainID(w.dev.ChainID()),
+		&types.DynamicFeeTx{
+			ChainID: w.dev.ChainID(), Nonce: nonce, GasTipCap: tip, GasFeeCap: fee, Gas: 21_000,
+			To: &common.Address{0xfe}, Value: big.NewInt(1),
+		})
 }
 
-// foreign sends such a transaction and mines it.
+// foreign mines such a transaction.
 func (w *world) foreign(nonce uint64) {
 	w.Helper()
 	w.must(w.dev.Client().SendTransaction(w.Context(), w.foreignTx(nonce, big.NewInt(50e9), big.NewInt(50e9))))

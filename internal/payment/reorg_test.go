@@ -16,7 +16,7 @@ import (
 	"boxoffice/internal/test/faultrpc"
 )
 
-// A reorganisation before the confirmations changes nothing that was concluded.
+// A reorganisation before the confirmations changes no decision.
 func TestReorgBeforeConfirmation(t *testing.T) {
 	for _, evicted := range []bool{false, true} {
 		w := newWorld(t, func(s *setup) { s.settler.Confirmations = 3 })
@@ -42,21 +42,31 @@ func TestReorgBeforeConfirmation(t *testing.T) {
 	}
 }
 
-// A reorganisation deeper than the confirmations takes settled payments back. It
-// is noticed, and they are settled again; their orders are paid all the time.
+// A reorganisation deeper than the confirmations removes settled payments. They are
+// settled again, and their orders stay paid.
 func TestReorgAfterConfirmation(t *testing.T) {
 	for name, test := range map[string]struct {
 		settle  func(w *world, p payment.Permit) // the first time
 		between func(w *world, p payment.Permit) // after the reorganisation
 		lost    bool                             // the money cannot be had again
 	}{
-		"forgotten":      {(*world).settleHere, func(w *world, _ payment.Permit) { w.dev.DropPending() }, false},
-		"mined again":    {(*world).settleHere, func(w *world, _ payment.Permit) { w.mine() }, false},
-		"in the pool":    {(*world).settleHere, func(*world, payment.Permit) {}, false},
-		"by a stranger":  {(*world).settleElsewhere, func(w *world, _ payment.Permit) { w.dev.DropPending() }, false},
-		"then by one":    {(*world).settleHere, func(w *world, p payment.Permit) { w.dev.DropPending(); w.settleAs(devchain.PayerKey(), p) }, false},
-		"nonce spent":    {(*world).settleHere, func(w *world, _ payment.Permit) { w.dev.DropPending(); w.invalidate(1, 1<<1) }, true},
-		"permit expired": {(*world).settleHere, func(w *world, _ payment.Permit) { w.dev.DropPending(); w.advance(time.Hour); w.mine() }, true},
+		"forgotten":     {(*world).settleHere, func(w *world, _ payment.Permit) { w.dev.DropPending() }, false},
+		"mined again":   {(*world).settleHere, func(w *world, _ payment.Permit) { w.mine() }, false},
+		"in the pool":   {(*world).settleHere, func(*world, payment.Permit) {}, false},
+		"by a stranger": {(*world).settleElsewhere, func(w *world, _ payment.Permit) { w.dev.DropPending() }, false},
+		"then by one": {(*world).settleHere, func(w *world, p payment.Permit) {
+			w.dev.DropPending()
+			w.settleAs(devchain.PayerKey(), p)
+		}, false},
+		"nonce spent": {(*world).settleHere, func(w *world, _ payment.Permit) {
+			w.dev.DropPending()
+			w.invalidate(1, 1<<1)
+		}, true},
+		"permit expired": {(*world).settleHere, func(w *world, _ payment.Permit) {
+			w.dev.DropPending()
+			w.advance(time.Hour)
+			w.mine()
+		}, true},
 		"no allowance for a while": {(*world).settleHere, func(w *world, _ payment.Permit) {
 			w.dev.DropPending()
 			w.approve(1, 0)
@@ -91,7 +101,7 @@ func TestReorgAfterConfirmation(t *testing.T) {
 					t.Errorf("the lost payment is %s", lost.State)
 				}
 				if !strings.Contains(w.log.String(), "its money is not there") {
-					t.Errorf("nobody is told\n%s", w.log)
+					t.Errorf("the log does not say it\n%s", w.log)
 				}
 				return
 			}
@@ -110,9 +120,9 @@ func (w *world) settleElsewhere(p payment.Permit) { w.settleAs(devchain.PayerKey
 
 var seeds = flag.Uint64("chaos", 12, "how many seeds TestChaos runs")
 
-// Everything at once: random payments, faults, blocks, reorganisations, payers
-// that play tricks, strangers that settle, restarts, and time. In the end every
-// transfer pays for one order and every paid order has its transfer.
+// Random payments, faults, blocks, reorganisations, hostile payers, settles by
+// others, restarts and time, all at once. In the end every transfer pays for one
+// order, and every paid order has its transfer.
 func TestChaos(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -180,9 +190,11 @@ func chaos(w *world, random *rand.Rand, steps int) {
 		case 13:
 			switch trick := random.IntN(4); {
 			case trick == 0 && nonces[payer] < 60:
-				_, _ = w.tryCall(key(w, payer), contracts.Permit2Address, contracts.Permit2(), "invalidateUnorderedNonces", new(big.Int), big.NewInt(1<<nonces[payer]))
+				_, _ = w.tryCall(key(w, payer), contracts.Permit2Address, contracts.Permit2(),
+					"invalidateUnorderedNonces", new(big.Int), big.NewInt(1<<nonces[payer]))
 			case trick == 1:
-				_, _ = w.tryCall(key(w, payer), w.dev.Token(), contracts.TestToken(), "approve", contracts.Permit2Address, big.NewInt(int64(random.IntN(2))*wealth))
+				_, _ = w.tryCall(key(w, payer), w.dev.Token(), contracts.TestToken(), "approve",
+					contracts.Permit2Address, big.NewInt(int64(random.IntN(2))*wealth))
 			case len(made) > 0: // may revert: it may be settled
 				_, _ = w.trySettle(devchain.PayerKey(), made[random.IntN(len(made))].Permit)
 			}

@@ -124,12 +124,15 @@ func (d *Decider) saveDecision(ctx context.Context, decision Decision) error {
 		d.credited[logID{decision.Evidence.TxHash, decision.Evidence.LogIndex}] = true
 	case err != nil:
 	case decision.Outcome == OutcomeSettled:
-		d.Log.InfoContext(ctx, "payment settled by another transaction", "intent", intent.ID, "tx", decision.Evidence.TxHash)
+		d.Log.InfoContext(ctx, "payment settled by another transaction", "intent", intent.ID, "tx",
+			decision.Evidence.TxHash)
 	case intent.Undone():
-		d.Log.ErrorContext(ctx, "a payment that a reorganisation removed cannot be settled again: its order is paid and its money is not there",
+		d.Log.ErrorContext(ctx, "a payment that a reorganisation removed cannot be settled again: its order is paid "+
+			"and its money is not there",
 			"intent", intent.ID, "order", intent.OrderID, "reason", decision.Reason)
 	default:
-		d.Log.InfoContext(ctx, "payment failed", "intent", intent.ID, "reason", decision.Reason, "final", decision.Final)
+		d.Log.InfoContext(ctx, "payment failed", "intent", intent.ID, "reason", decision.Reason, "final",
+			decision.Final)
 	}
 	return err
 }

@@ -24,7 +24,8 @@ func (s *Settler) noteReverting(ctx context.Context, waiting []Intent, standings
 	for i, intent := range waiting {
 		standing := standings[i]
 		if standing.Code && intent.Reverts > 0 && !standing.Spent && standing.Failure == nil {
-			s.Log.WarnContext(ctx, "a wallet with code accepts in simulations and refuses in blocks; its payments are not sent for a while",
+			s.Log.WarnContext(ctx, "a wallet with code accepts in simulations and refuses in blocks; its payments "+
+				"are not sent for a while",
 				"wallet", intent.Permit.From, "intent", intent.ID)
 			s.reverting[intent.Permit.From] = s.Now()
 		}

@@ -93,7 +93,8 @@ func (s *Settler) reopenSlots(ctx context.Context, v view) error {
 	}
 	err = s.History.ReopenSlots(ctx, s.ChainID, s.Wallet.Address(), unused, Resend(closed))
 	if err == nil && len(closed) > 0 {
-		s.Log.ErrorContext(ctx, "a reorganisation deeper than the confirmations removed transactions; they are sent again",
+		s.Log.ErrorContext(ctx, "a reorganisation deeper than the confirmations removed transactions; they are sent "+
+			"again",
 			"slots", len(closed), "fromWalletNonce", unused)
 	}
 	return err
@@ -116,7 +117,8 @@ func (d *Decider) undo(ctx context.Context, v view, settled []Intent) error {
 	for _, intent := range settled {
 		permit := intent.Permit
 		token := permit.Permitted.Token
-		key := payments{intent.Evidence.TxHash, account{permit.From, token}, account{permit.Witness.To, token}, permit.Permitted.Amount}
+		key := payments{intent.Evidence.TxHash, account{permit.From, token}, account{permit.Witness.To, token},
+			permit.Permitted.Amount}
 		identical[key] = append(identical[key], intent)
 	}
 	receipts, err := d.settlingReceipts(ctx, v, settled)
@@ -138,7 +140,8 @@ func (d *Decider) undo(ctx context.Context, v view, settled []Intent) error {
 		}
 		undone = append(undone, intents...)
 		for _, intent := range intents {
-			d.Log.ErrorContext(ctx, "a reorganisation removed a settled payment; its order stays paid, and it is settled again while its permit allows it",
+			d.Log.ErrorContext(ctx, "a reorganisation removed a settled payment; its order stays paid, and it is "+
+				"settled again while its permit allows it",
 				"intent", intent.ID, "order", intent.OrderID, "tx", key.tx, "block", intent.Evidence.BlockNumber)
 		}
 	}

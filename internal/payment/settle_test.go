@@ -13,8 +13,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// What settles goes in one transaction; what would fail is left out of it with
-// a reason that the payer can act on.
+// Intents that would settle go into one transaction. The others fail without one,
+// with a reason that says what the payer has to change.
 func TestBatch(t *testing.T) {
 	w := newWorld(t)
 	var good []payment.Intent
@@ -47,7 +47,7 @@ func TestBatch(t *testing.T) {
 	w.audit()
 }
 
-// More payments than a transaction takes go in several at once.
+// More payments than fit one transaction go into several at once.
 func TestBatchesInFlight(t *testing.T) {
 	w := newWorld(t, func(s *setup) { s.settler.MaxBatch, s.settler.MaxInFlight = 3, 2 })
 	for n := range 10 {
@@ -55,7 +55,7 @@ func TestBatchesInFlight(t *testing.T) {
 	}
 	w.round()
 	w.round()
-	w.round() // there is no room for a third
+	w.round() // there is no room for a third slot
 	slots := w.slots()
 	if len(slots) != 2 || len(slots[0].Intents) != 3 || len(slots[1].Intents) != 3 {
 		t.Fatalf("%d slots", len(slots))
@@ -90,8 +90,8 @@ func TestWithoutMulticall(t *testing.T) {
 	w.audit()
 }
 
-// Nothing is settled before its confirmations, and the batch's receipt alone is
-// no evidence: all calls of this one fail, and its status is success.
+// Nothing settles before its confirmations. The status of a batch is no evidence:
+// it is success although calls in it reverted.
 func TestEvidence(t *testing.T) {
 	w := newWorld(t, func(s *setup) { s.settler.Confirmations = 3 })
 	settles, fails := w.pay(1, 1), []payment.Intent{w.pay(2, 1), w.pay(3, 1)}
@@ -114,24 +114,25 @@ func TestEvidence(t *testing.T) {
 	w.audit()
 }
 
-// Orders of one payer and one amount in one batch are told apart: the payment
-// whose nonce was spent otherwise is not paid by its twin's transfer.
-func TestTwins(t *testing.T) {
-	for lost := range 3 {
-		t.Run(fmt.Sprint(lost), func(t *testing.T) {
+// Identical payments (one payer, one amount) in one batch are told apart by their
+// nonces: one whose nonce was spent before does not settle by the transfer of
+// another.
+func TestIdenticalPayments(t *testing.T) {
+	for spent := range 3 {
+		t.Run(fmt.Sprint(spent), func(t *testing.T) {
 			w := newWorld(t)
-			twins := []payment.Intent{w.pay(1, 0), w.pay(1, 1), w.pay(1, 2)}
+			identical := []payment.Intent{w.pay(1, 0), w.pay(1, 1), w.pay(1, 2)}
 			w.round()
 			w.dev.DropPending()
-			w.invalidate(1, 1<<lost)
+			w.invalidate(1, 1<<spent)
 			w.round()
 			w.mine()
 			w.finish()
-			for n, twin := range twins {
-				if n == lost {
-					w.want(twin, boxoffice.PaymentFailed, x402.ReasonNonceSpent)
+			for n, intent := range identical {
+				if n == spent {
+					w.want(intent, boxoffice.PaymentFailed, x402.ReasonNonceSpent)
 				} else {
-					w.want(twin, boxoffice.Paid, "")
+					w.want(intent, boxoffice.Paid, "")
 				}
 			}
 			w.audit()
@@ -139,8 +140,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// A transfer that pays for one order does not pay for another of the same payer
-// and amount whose nonce was spent in the same block.
+// A transfer that settled one intent does not settle another of the same payer and
+// amount whose nonce was spent in the same block.
 func TestTransferOfAnother(t *testing.T) {
 	w := newWorld(t)
 	first := w.pay(1, 1)
@@ -156,8 +157,8 @@ func TestTransferOfAnother(t *testing.T) {
 	w.audit()
 }
 
-// Whoever settles a payer's permit settles the order, whether we had sent it or
-// not, or had given it up.
+// A transaction of somebody else settles an intent: a waiting, a sent and a failed
+// one.
 func TestSettledBySomebodyElse(t *testing.T) {
 	for name, before := range map[string]func(w *world, p payment.Intent){
 		"before it was sent": func(w *world, p payment.Intent) {},
@@ -175,7 +176,7 @@ func TestSettledBySomebodyElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			intent, twin := w.pay(1, 1), w.pay(1, 2)
+			intent, identical := w.pay(1, 1), w.pay(1, 2)
 			before(w, intent)
 			receipt := w.settleAs(devchain.PayerKey(), intent.Permit)
 			w.finish()
@@ -184,21 +185,21 @@ func TestSettledBySomebodyElse(t *testing.T) {
 				t.Errorf("credited by %s, want %s", settled.Evidence.TxHash, receipt.TxHash)
 			}
 			if name != "after it failed" {
-				w.want(twin, boxoffice.Paid, "")
+				w.want(identical, boxoffice.Paid, "")
 			}
 			w.audit()
 		})
 	}
 }
 
-// Two payments that each would settle alone and together overdraw their payer:
-// one is refused before it is sent.
+// Of two payments that together overdraw their payer one fails without a
+// transaction, whether the other is in the same batch or in an open slot.
 func TestOverdrawn(t *testing.T) {
-	for _, apart := range []bool{false, true} {
+	for _, slotOpen := range []bool{false, true} {
 		w := newWorld(t)
 		w.spend(1, wealth-price-price/2)
 		first := w.pay(1, 1)
-		if apart {
+		if slotOpen {
 			w.round()
 		}
 		second := w.pay(1, 2)
@@ -213,11 +214,11 @@ func TestOverdrawn(t *testing.T) {
 	}
 }
 
-// A payment that passes every simulation and fails in every block costs the gas
-// of MaxTries transactions, the later ones alone, and then fails.
+// A payment that passes every simulation and reverts in every transaction costs the
+// gas of MaxTries transactions, then it fails. From the second on it is isolated.
 func TestBoundedGas(t *testing.T) {
 	w := newWorld(t)
-	trickster, neighbour := w.pay(1, 1), w.pay(2, 1)
+	reverting, neighbour := w.pay(1, 1), w.pay(2, 1)
 	for try := 1; try <= 3; try++ {
 		w.round()
 		slots := w.slots()
@@ -232,8 +233,8 @@ func TestBoundedGas(t *testing.T) {
 	}
 	w.round()
 	w.want(neighbour, boxoffice.Paid, "")
-	if failed := w.want(trickster, boxoffice.PaymentFailed, x402.ReasonTransactionFailed); failed.Reverts != 3 {
-		t.Errorf("left out %d times", failed.Reverts)
+	if failed := w.want(reverting, boxoffice.PaymentFailed, x402.ReasonTransactionFailed); failed.Reverts != 3 {
+		t.Errorf("%d reverts", failed.Reverts)
 	}
 	w.finish()
 	if n := w.transactions(); n != 3 {
@@ -242,11 +243,10 @@ func TestBoundedGas(t *testing.T) {
 	w.audit()
 }
 
-// Gas a payment, end to end, as a share of a single settle.
+// Gas for each payment, as a share of the gas of a single settle.
 func TestGasShares(t *testing.T) {
 	perPayment := func(pay func(w *world)) float64 {
 		w := newWorld(t)
-		// Nothing here is the first of its kind: recipient and bitmaps are in use.
 		pay(w)
 		w.round()
 		hash := w.slots()[0].Txs[0].Hash

@@ -5,20 +5,21 @@ import (
 	"boxoffice/x402"
 )
 
-// signatures is what the bytes of a payment say of who signed it, and what they
-// leave to the chain. A wallet with code (a contract, or an account that
-// delegates, EIP-7702) says itself what its signatures are (EIP-1271): Permit2
-// asks it about the permit, whatever key made that, and we ask it about the
-// approval unless its own key made it.
+// signatures is what the bytes of a payment say about its two signatures. A wallet
+// with code (a contract, or an account that delegates, EIP-7702) decides itself
+// which signatures are its own (EIP-1271), and only the chain can ask it. Permit2
+// asks it about the permit, even if its own key made that signature. We ask it
+// about the approval, unless its own key made that.
 type signatures struct {
-	permit   *Rejection // why the permit is not signed by the key of its owner; nil: it is
-	approval *Rejection // the same of the approval; nil too where none is needed
-	asks     []Approval // what the owner is asked, if it has code
+	permit   *Rejection // why the owner's key did not sign the permit; nil if it did
+	approval *Rejection // the same for the approval; nil too if none is required
+	asks     []Approval // what to ask the owner about, if it has code
 }
 
-// readSignatures tells from the bytes what they tell. Its error is a rejection
-// that no chain could change.
-func (d Demand) readSignatures(paid *x402.Payment, permit Permit, approval *boxoffice.Signature) (found signatures, _ *Rejection) {
+// readSignatures recovers who made the two signatures. It returns a rejection only
+// if no wallet, with or without code, could pay like that.
+func (d Demand) readSignatures(paid *x402.Payment, permit Permit,
+	approval *boxoffice.Signature) (found signatures, _ *Rejection) {
 	if d.Payer != nil && *d.Payer != permit.From {
 		return found, reject(x402.ReasonPayer, "only %s may pay this quote", *d.Payer)
 	}
@@ -40,7 +41,8 @@ func (d Demand) readSignatures(paid *x402.Payment, permit Permit, approval *boxo
 	case err != nil:
 		found.approval = reject(x402.ReasonQuoteApproval, "quoteSignature: %v", err)
 	case signer != permit.From:
-		found.approval = reject(x402.ReasonQuoteApprovalWallet, "quoteSignature does not recover to the paying wallet over this quote and this payment")
+		found.approval = reject(x402.ReasonQuoteApprovalWallet,
+			"quoteSignature does not recover to the paying wallet over this quote and this payment")
 	}
 	if found.approval != nil {
 		found.asks = []Approval{{Digest: digest, Signature: *approval}}
@@ -48,9 +50,9 @@ func (d Demand) readSignatures(paid *x402.Payment, permit Permit, approval *boxo
 	return found, nil
 }
 
-// judge says what is wrong with the signatures, now that the chain has answered.
-// Of a permit whose owner has code only settling tells, so its simulation does.
-func (s signatures) judge(owner Standing, permit Permit) *Rejection {
+// check returns what is wrong with the signatures, given the owner's standing. The
+// permit's signature of an owner with code is checked by the simulation instead.
+func (s signatures) check(owner Standing, permit Permit) *Rejection {
 	switch {
 	case !owner.Code && s.permit != nil:
 		return s.permit

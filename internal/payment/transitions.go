@@ -55,7 +55,8 @@ func (d *Decision) Change() (Change, error) {
 	to := from
 	to.SlotID = nil
 	wrong := func() (Change, error) {
-		return Change{}, fmt.Errorf("payment: intent %s is %s (final: %t), so its outcome cannot be %q", d.Intent.ID, from.State, from.Final, d.Outcome)
+		return Change{}, fmt.Errorf("payment: intent %s is %s (final: %t), so its outcome cannot be %q", d.Intent.ID,
+			from.State, from.Final, d.Outcome)
 	}
 	if from.Final {
 		return wrong()

@@ -12,18 +12,18 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Demand is what an order asks of the payment that is to settle it.
+// Demand is what an order requires of its payment.
 type Demand struct {
-	Requirements x402.Requirements       // frozen when the quote was saved
+	Requirements x402.Requirements       // as saved with the quote
 	ResourceURL  string                  // of the challenge
-	Approval     boxoffice.QuoteApproval // its PaymentHash is filled in from the payment
+	Approval     boxoffice.QuoteApproval // without PaymentHash, which comes from the payment
 	Payer        *common.Address         // the only wallet that may pay, if the quote names one
 }
 
-// Commitments knows what owners have already promised.
+// Commitments knows what owners already have to pay.
 type Commitments interface {
-	// Promised returns the sum of what the owner's intents that are waiting or
-	// sent will move of the permit's token.
+	// Committed returns the sum that the waiting and sent intents of the permit's
+	// owner will move of the permit's token.
 	Committed(ctx context.Context, permit Permit, chainID uint64) (boxoffice.Amount, error)
 }
 
@@ -34,7 +34,7 @@ type Verifier struct{ VerifierConfig }
 type VerifierConfig struct {
 	Standings   Standings
 	Commitments Commitments
-	KeysOnly    bool         // Standings do not tell who has code: every signature has to be that of a key
+	KeysOnly    bool         // Standings do not say who has code: both signatures must be made by the payer's key
 	Ready       func() error // returns why no payment can be settled now
 	Now         func() time.Time
 }
@@ -45,21 +45,37 @@ func NewVerifier(c VerifierConfig) *Verifier { return &Verifier{c} }
 // Verified is a payment that passed every check.
 type Verified struct {
 	Permit Permit
-	Block  uint64 // the newest block then: the permit's nonce was not spent
+	Block  uint64 // the newest block then; the permit's nonce was unspent
 }
 
-// Verify checks a payment and the approval of its quote against a demand, in
-// the order of the design: what can be told from the bytes, then the two
-// signatures, then the chain. A signature that is not of the payer's own key is
-// the chain's matter: the payer may be a wallet with code, which is asked in the
-// same round trip. A payment that fails a check is a *Rejection; any other error
-// means that the chain or the store did not answer, or that nothing can be
-// settled now.
-func (v *Verifier) Verify(ctx context.Context, demand Demand, paid *x402.Payment, approval boxoffice.Signature) (Verified, error) {
+// Verify checks a payment and the approval of its quote against a demand, in the
+// order of docs/protocol.md §6.7: the terms, the two signatures, then the chain. A
+// signature that the payer's own key did not make may be one of a wallet with
+// code, which is asked about it in the same round trip. If a check fails, the error
+// is a *Rejection. Any other error means that the chain or the store did not
+// answer, or that no payment can be settled now.
+func (v *Verifier) Verify(ctx context.Context, demand Demand, paid *x402.Payment,
+	approval boxoffice.Signature) (Verified, error) {
 	return v.verify(ctx, demand, paid, &approval)
 }
 
-func (v *Verifier) verify(ctx context.Context, demand Demand, paid *x402.Payment, approval *boxoffice.Signature) (Verified, error) {
+// VerifyPermit checks a payment to another server, as Verify does but without the
+// approval of a quote: only our own quotes have one.
+func (v *Verifier) VerifyPermit(ctx context.Context, requirements x402.Requirements,
+	paid *x402.Payment) (Verified, error) {
+	chainID, err := x402.ChainID(requirements.Network)
+	if err != nil {
+		return Verified{}, reject(x402.ReasonInvalidNetwork, "%v", err)
+	}
+	demand := Demand{Requirements: requirements, Approval: boxoffice.QuoteApproval{ChainID: chainID}}
+	if paid.Resource != nil {
+		demand.ResourceURL = paid.Resource.URL // it names a resource of the other server
+	}
+	return v.verify(ctx, demand, paid, nil)
+}
+
+func (v *Verifier) verify(ctx context.Context, demand Demand, paid *x402.Payment,
+	approval *boxoffice.Signature) (Verified, error) {
 	permit := Permit{Authorization: paid.Payload.Payload.Authorization, Signature: paid.Payload.Payload.Signature}
 	if rejection := demand.checkTerms(paid, v.Now().Unix()); rejection != nil {
 		return Verified{}, rejection
@@ -69,7 +85,7 @@ func (v *Verifier) verify(ctx context.Context, demand Demand, paid *x402.Payment
 		return Verified{}, rejection
 	}
 	if v.KeysOnly {
-		if rejection := signed.judge(Standing{}, permit); rejection != nil {
+		if rejection := signed.check(Standing{}, permit); rejection != nil {
 			return Verified{}, rejection
 		}
 	}
@@ -83,6 +99,7 @@ func (v *Verifier) verify(ctx context.Context, demand Demand, paid *x402.Payment
 	return Verified{Permit: permit, Block: block}, nil
 }
 
+// checkTerms checks what the payment says against the demand, without signatures.
 func (d Demand) checkTerms(paid *x402.Payment, now int64) *Rejection {
 	if field := d.Requirements.Mismatch(paid.Accepted); field != "" {
 		return reject(x402.ReasonRequirements, "accepted.%s differs from the challenge", field)
@@ -113,8 +130,11 @@ func (d Demand) checkTerms(paid *x402.Payment, now int64) *Rejection {
 	return nil
 }
 
-func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit, signed signatures) (block uint64, err error) {
-	promised, err := v.Commitments.Committed(ctx, permit, demand.Approval.ChainID)
+// checkChain checks the signatures of wallets with code, the balance, the allowance,
+// the nonce and the simulation, by one request of the standing.
+func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit,
+	signed signatures) (block uint64, err error) {
+	committed, err := v.Commitments.Committed(ctx, permit, demand.Approval.ChainID)
 	if err != nil {
 		return 0, err
 	}
@@ -123,18 +143,21 @@ func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit,
 		return 0, err
 	}
 	standing, amount := standings[0], permit.Permitted.Amount
-	if rejection := signed.judge(standing, permit); rejection != nil {
+	if rejection := signed.check(standing, permit); rejection != nil {
 		return 0, rejection
 	}
-	needed, fits := promised.Add(amount)
+	needed, fits := committed.Add(amount)
 	switch {
 	case !fits || standing.Balance.Cmp(needed) < 0:
-		return 0, reject(x402.ReasonInsufficientBalance, "the payer holds %s and needs %s, pending payments included", standing.Balance, needed)
+		return 0, reject(x402.ReasonInsufficientBalance, "the payer holds %s and needs %s, pending payments included",
+			standing.Balance, needed)
 	case standing.Allowance.Cmp(amount) < 0:
-		return 0, reject(x402.ReasonAllowanceRequired, "the payer's allowance for Permit2 %s is %s and has to be at least %s", x402.Permit2, standing.Allowance, amount)
+		return 0, reject(x402.ReasonAllowanceRequired,
+			"the payer's allowance for Permit2 %s is %s and has to be at least %s", x402.Permit2, standing.Allowance,
+			amount)
 	case standing.Spent:
 		return 0, reject(x402.ReasonNonceSpent, "the Permit2 nonce %s is spent; sign with another", permit.Nonce)
-	case standing.Failure != nil && standing.Failure.Reason != x402.ReasonNotYetValid: // the newest block trails the clock
+	case standing.Failure != nil && standing.Failure.Reason != x402.ReasonNotYetValid: // it settles soon: the newest block is older than the clock
 		return 0, standing.Failure
 	}
 	return standing.Block, nil
@@ -144,7 +167,7 @@ func reject(reason x402.Reason, format string, args ...any) *Rejection {
 	return &Rejection{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
-// seconds returns u as Unix seconds, the farthest future if it does not fit.
+// seconds returns u as Unix seconds, or the largest int64 if it does not fit.
 func seconds(u x402.Uint256) int64 {
 	n, fits := u.Uint64()
 	if !fits || n > math.MaxInt64 {

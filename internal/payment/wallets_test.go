@@ -19,7 +19,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// wallet1271 deploys a contract wallet whose owner is a payer's key, with money.
+// wallet1271 deploys a contract wallet with tokens, whose owner is a payer's key.
 func (w *world) wallet1271(owner int) common.Address {
 	w.Helper()
 	at, err := w.dev.Deploy(w.Context(), key(w, owner), contracts.Wallet(), addressOf(key(w, owner)))
@@ -28,7 +28,7 @@ func (w *world) wallet1271(owner int) common.Address {
 	return at
 }
 
-// hostile deploys a wallet that accepts everything until it is told otherwise.
+// hostile deploys a wallet that accepts every signature until setAnswer changes that.
 func (w *world) hostile() common.Address {
 	w.Helper()
 	at, err := w.dev.Deploy(w.Context(), devchain.PayerKey(), contracts.HostileWallet())
@@ -37,7 +37,7 @@ func (w *world) hostile() common.Address {
 	return at
 }
 
-func (w *world) tell(hostile common.Address, answer uint8) {
+func (w *world) setAnswer(hostile common.Address, answer uint8) {
 	w.Helper()
 	w.call(devchain.PayerKey(), hostile, contracts.HostileWallet(), "answer", answer, contracts.Accept)
 }
@@ -46,8 +46,8 @@ func from(owner common.Address) func(*payment.Permit) {
 	return func(p *payment.Permit) { p.From = owner }
 }
 
-// A contract wallet and an account with a delegate settle, each alone, beside
-// those who go together.
+// Payments of a contract wallet and of an account with a delegate settle, each in a
+// transaction alone, beside a batch of others.
 func TestWalletsWithCodeSettle(t *testing.T) {
 	w := newWorld(t)
 	wallet := w.wallet1271(1)
@@ -70,40 +70,42 @@ func TestWalletsWithCodeSettle(t *testing.T) {
 	w.audit()
 }
 
-// A wallet that changes its mind fails its own payment, not finally: when it
-// changes it again and a stranger settles, that is a payment.
-func TestWalletChangesItsMind(t *testing.T) {
+// A wallet that refuses a signature it accepted before fails its own payment. The
+// failure is not final: the wallet accepts again, somebody else settles, and the
+// order is paid.
+func TestWalletRefusesForAWhile(t *testing.T) {
 	w := newWorld(t)
 	wallet := w.hostile()
-	fickle, neighbour := w.pay(1, 1, from(wallet)), w.pay(2, 1)
-	w.tell(wallet, contracts.Refuse)
+	refused, neighbour := w.pay(1, 1, from(wallet)), w.pay(2, 1)
+	w.setAnswer(wallet, contracts.Refuse)
 	w.round()
 	w.mine()
 	w.round()
 	w.want(neighbour, boxoffice.Paid, "")
-	if failed := w.want(fickle, boxoffice.PaymentFailed, x402.ReasonSignature); failed.Final {
-		t.Error("it is final, and the wallet may accept again")
+	if failed := w.want(refused, boxoffice.PaymentFailed, x402.ReasonSignature); failed.Final {
+		t.Error("it is final, although the wallet may accept again")
 	}
-	w.tell(wallet, contracts.Accept)
-	w.settleAs(devchain.PayerKey(), fickle.Permit)
+	w.setAnswer(wallet, contracts.Accept)
+	w.settleAs(devchain.PayerKey(), refused.Permit)
 	w.advance(w.config.ReviewEvery)
 	w.round()
-	w.want(fickle, boxoffice.Paid, "")
+	w.want(refused, boxoffice.Paid, "")
 	w.audit()
 }
 
-// After such a failure the same order takes another payment with the same
-// nonce, and is paid once.
+// After such a failure the same order accepts another payment with the same nonce,
+// and is paid once.
 func TestWalletPaysAgain(t *testing.T) {
 	w := newWorld(t)
 	wallet := w.hostile()
 	failed := w.pay(1, 1, from(wallet))
-	w.tell(wallet, contracts.Refuse)
+	w.setAnswer(wallet, contracts.Refuse)
 	w.round()
 	w.want(failed, boxoffice.PaymentFailed, x402.ReasonSignature)
-	w.tell(wallet, contracts.Accept)
+	w.setAnswer(wallet, contracts.Accept)
 	record := w.read(failed.OrderID)
-	again := w.intent(record, w.permit(1, 1, from(wallet), func(p *payment.Permit) { p.Deadline, _ = p.Deadline.Add(x402.NewUint256(1)) }))
+	again := w.intent(record, w.permit(1, 1, from(wallet),
+		func(p *payment.Permit) { p.Deadline, _ = p.Deadline.Add(x402.NewUint256(1)) }))
 	w.must(w.store.BeginPayment(t.Context(), again, order.Begin(&record, &again)))
 	w.round()
 	w.mine()
@@ -115,9 +117,9 @@ func TestWalletPaysAgain(t *testing.T) {
 	w.audit()
 }
 
-// Whatever its code does when it is asked, it fails its own payment alone, and
-// costs no gas.
-func TestHostileWalletsHarmNobody(t *testing.T) {
+// Whatever the code of a wallet does when it is called, only its own payment fails,
+// and it costs no gas.
+func TestHostileWallets(t *testing.T) {
 	w := newWorld(t)
 	reasons := map[uint8]x402.Reason{
 		contracts.Refuse: x402.ReasonSignature, contracts.Revert: x402.ReasonSimulation, contracts.BurnGas: x402.ReasonSimulation,
@@ -129,7 +131,7 @@ func TestHostileWalletsHarmNobody(t *testing.T) {
 		wallet := w.hostile()
 		failing[answer] = w.pay(1, 1, from(wallet))
 		plain = append(plain, w.pay(10+int(answer), 1))
-		w.tell(wallet, answer)
+		w.setAnswer(wallet, answer)
 	}
 	w.round()
 	w.mine()
@@ -146,19 +148,19 @@ func TestHostileWalletsHarmNobody(t *testing.T) {
 	w.audit()
 }
 
-// A wallet that accepts in simulations and refuses in blocks costs the gas of
-// the transactions that are on their way when that is seen, and no more however
-// many orders it pays for. Others are paid for meanwhile.
-func TestTwoFacedWallet(t *testing.T) {
+// A wallet that accepts in simulations and refuses in blocks costs the gas of the
+// transactions that are open when that is seen, and no more, however many orders it
+// pays for. Payments of others settle meanwhile.
+func TestRevertingWallet(t *testing.T) {
 	for _, tries := range []int{1, 3} {
-		t.Run(fmt.Sprint(tries, " tries"), func(t *testing.T) { testTwoFaced(t, tries) })
+		t.Run(fmt.Sprint(tries, " tries"), func(t *testing.T) { testReverting(t, tries) })
 	}
 }
 
-func testTwoFaced(t *testing.T, tries int) {
+func testReverting(t *testing.T, tries int) {
 	w := newWorld(t, func(s *setup) { s.settler.MaxTries = tries })
 	wallet := w.hostile()
-	w.tell(wallet, contracts.AcceptUnpaid)
+	w.setAnswer(wallet, contracts.AcceptUnpaid)
 	var intents []payment.Intent
 	for nonce := range uint64(10) {
 		intents = append(intents, w.pay(1, nonce, from(wallet)))
@@ -182,8 +184,8 @@ func testTwoFaced(t *testing.T, tries int) {
 	}
 	w.audit()
 
-	// It is believed again after a while.
-	w.tell(wallet, contracts.Accept)
+	// After an hour its simulations are believed again.
+	w.setAnswer(wallet, contracts.Accept)
 	w.advance(61 * 60e9)
 	w.mine()
 	honest := w.pay(1, 20, from(wallet))
@@ -192,10 +194,10 @@ func testTwoFaced(t *testing.T, tries int) {
 	w.audit()
 }
 
-// A node that lags does not know that a stranger settled first, and finds the
-// payment that our transaction left out fit to settle. That is no reason to
-// distrust the wallet.
-func TestLaggingNodeAccusesNobody(t *testing.T) {
+// A node that is behind does not know that somebody else settled first, and its
+// simulation of the reverted payment passes. This must not make the wallet a
+// reverting one.
+func TestWalletAndNodeBehind(t *testing.T) {
 	w := newWorld(t)
 	wallet := w.wallet1271(1)
 	w.node.Freeze(w.dev.Head().Number.Uint64())
@@ -213,7 +215,7 @@ func TestLaggingNodeAccusesNobody(t *testing.T) {
 		return faultrpc.None
 	})
 	if err := w.settler.Round(t.Context()); err == nil {
-		t.Error("the node that lags is believed")
+		t.Error("the node that is behind is believed")
 	}
 	w.node.Set(nil)
 	w.round()
@@ -226,14 +228,14 @@ func TestLaggingNodeAccusesNobody(t *testing.T) {
 	w.audit()
 }
 
-// However many payments of wallets with code wait for slots of their own, those
-// that go together do not wait for them.
-func TestWalletsWithCodeHoldUpNobody(t *testing.T) {
+// Payments that settle together do not wait for the isolated ones, however many of
+// these wait for slots.
+func TestIsolatedPaymentsDelayNoOthers(t *testing.T) {
 	w := newWorld(t, func(s *setup) { s.settler.MaxBatch = 4 })
 	wallet := w.wallet1271(1)
-	var alone []payment.Intent
+	var isolated []payment.Intent
 	for nonce := range uint64(12) {
-		alone = append(alone, w.pay(1, nonce, from(wallet)))
+		isolated = append(isolated, w.pay(1, nonce, from(wallet)))
 	}
 	w.round() // the first four are looked at, and three sent
 	w.advance(time.Second)
@@ -247,20 +249,21 @@ func TestWalletsWithCodeHoldUpNobody(t *testing.T) {
 		w.want(intent, boxoffice.Paid, "")
 	}
 	w.finish()
-	for _, intent := range alone {
+	for _, intent := range isolated {
 		w.want(intent, boxoffice.Paid, "")
 	}
 	w.audit()
 }
 
-// A wallet that reverts in the proxy's word for a payment that is early makes
-// nobody wait for it.
+// A wallet that reverts with PaymentTooEarly although validAfter has passed fails; it
+// does not wait.
 func TestWalletIsNotEarly(t *testing.T) {
 	w := newWorld(t)
 	tooEarly := crypto.Keccak256([]byte("PaymentTooEarly()"))[:4]
 	// PUSH4 selector, MSTORE at 0, REVERT with its 4 bytes; and what deploys these 13 bytes.
 	runtime := slices.Concat([]byte{0x63}, tooEarly, common.FromHex("6000526004601cfd"))
-	early := &contracts.Contract{Name: "early", Creation: slices.Concat([]byte{0x6c}, runtime, common.FromHex("600052600d6013f3"))}
+	early := &contracts.Contract{Name: "early", Creation: slices.Concat([]byte{0x6c}, runtime,
+		common.FromHex("600052600d6013f3"))}
 	code, err := w.dev.Deploy(t.Context(), devchain.PayerKey(), early)
 	w.must(err)
 	intent := w.pay(1, 1)
@@ -270,7 +273,7 @@ func TestWalletIsNotEarly(t *testing.T) {
 	standings, err := w.chain.Standing(t.Context(), []payment.Permit{w.permit(1, 2)})
 	w.must(err)
 	if failure := standings[0].Failure; failure == nil || failure.Reason != x402.ReasonSimulation {
-		t.Errorf("at the door it is %+v", failure)
+		t.Errorf("its standing has %+v", failure)
 	}
 	w.audit()
 }

@@ -32,8 +32,8 @@ type setup struct {
 	funded  []devchain.Funded
 }
 
-// world is a chain that mines when told to, a store and a settler that moves
-// when told to, with a node between them that can misbehave.
+// world is a chain that mines when a test calls mine, a settler whose rounds run
+// when a test calls round, its store, and an RPC node between them that can fail.
 type world struct {
 	testing.TB
 	dev     *devchain.Chain
@@ -115,7 +115,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	return w
 }
 
-// restart forgets everything that is not in the store.
+// restart makes a new settler, which knows only what is in the store.
 func (w *world) restart() {
 	w.config.Decider = payment.NewDecider(w.config.DeciderConfig)
 	w.settler = payment.NewSettler(w.config)
@@ -168,14 +168,14 @@ func (w *world) reorg(depth uint64) {
 	w.must(err)
 }
 
-// round is one that must succeed.
+// round runs a round, which must succeed.
 func (w *world) round() {
 	w.Helper()
 	w.must(w.settler.Round(w.Context()))
 }
 
-// finish goes on until every payment is decided, with blocks and time passing.
-// Rounds may fail.
+// finish runs rounds, mines blocks and lets time pass until no intent is waiting or
+// sent. Rounds may fail.
 func (w *world) finish() {
 	w.Helper()
 	var last error
@@ -273,7 +273,7 @@ func (w *world) intent(record order.Record, permit payment.Permit) payment.Inten
 	}
 }
 
-// read returns an order as it is saved.
+// read returns an order from the store.
 func (w *world) read(id boxoffice.UUID) order.Record {
 	w.Helper()
 	record, err := w.store.Order(w.Context(), boxoffice.Requester{1}, id)
@@ -281,18 +281,19 @@ func (w *world) read(id boxoffice.UUID) order.Record {
 	return record
 }
 
-// want checks where an order and its payment stand.
+// want checks the state of an order and the reason of its payment.
 func (w *world) want(intent payment.Intent, status boxoffice.State, reason x402.Reason) payment.Intent {
 	w.Helper()
 	record := w.read(intent.OrderID)
 	if record.Status != status || record.Payment.Reason != string(reason) {
-		w.Errorf("the order is %s, its payment %s %q; want %s %q\n%s", record.Status, record.Payment.State, record.Payment.Reason, status, reason, w.log)
+		w.Errorf("the order is %s, its payment %s %q; want %s %q\n%s", record.Status, record.Payment.State,
+			record.Payment.Reason, status, reason, w.log)
 	}
 	return *record.Payment
 }
 
-// audit holds the chain against the store: every transfer to the recipient pays
-// for one order, and every paid order has its own transfer of its exact amount.
+// audit compares the chain with the store: every transfer to the recipient pays for
+// one order, and every paid order has its own transfer of the exact amount.
 func (w *world) audit() {
 	w.Helper()
 	if lost := w.reconcile(); lost > 0 {
@@ -300,8 +301,8 @@ func (w *world) audit() {
 	}
 }
 
-// reconcile is audit where a reorganisation may have taken money back that can
-// not be had again. It returns how many orders that happened to.
+// reconcile is audit for tests in which a reorganisation may remove money for good.
+// It returns how many paid orders lost their money.
 func (w *world) reconcile() (lost int) {
 	w.Helper()
 	type move struct {
@@ -311,7 +312,8 @@ func (w *world) reconcile() (lost int) {
 	}
 	logs, err := w.dev.Client().FilterLogs(w.Context(), ethereum.FilterQuery{
 		FromBlock: big.NewInt(1), Addresses: []common.Address{w.dev.Token()},
-		Topics: [][]common.Hash{{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))}, nil, {common.BytesToHash(devchain.PayTo().Bytes())}},
+		Topics: [][]common.Hash{{crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))}, nil,
+			{common.BytesToHash(devchain.PayTo().Bytes())}},
 	})
 	w.must(err)
 	moved := map[move]int{}

@@ -10,7 +10,8 @@ import (
 // The call gets the gas of one payment: Permit2 asks the same question within
 // that gas, so a wallet that needs more could not pay either.
 func (c *Chain) approvalCall(owner common.Address, approval payment.Approval) call {
-	return call{to: owner, data: pack("isValidSignature", approval.Digest, approval.Signature[:]), gas: c.cfg.GasPerSettle, isolated: true}
+	return call{to: owner, data: pack("isValidSignature", approval.Digest, approval.Signature[:]),
+		gas: c.cfg.GasPerSettle, isolated: true}
 }
 
 // isOwn is the ABI word by which a wallet says that the signature is its own: the

@@ -17,7 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 )
 
-// approving makes a test's wallet on the chain, with money.
+// approving deploys a wallet with tokens.
 func approving(t *testing.T, dev *devchain.Chain, contract *contracts.Contract, args ...any) common.Address {
 	t.Helper()
 	at, err := dev.Deploy(t.Context(), devchain.PayerKey(), contract, args...)
@@ -36,9 +36,9 @@ func ownedBy(owner common.Address) func(*payment.Permit) {
 
 var bothWays = map[string]common.Address{"in one call": x402.Multicall3, "apart": noCode}
 
-// A wallet is asked about an approval within the round trip of its standing.
-// Only the magic value, in one word and within the gas of a payment, is a yes.
-// Nothing that it does is an error, or says anything of its permit.
+// A wallet is asked about an approval in the round trip of its standing. Only
+// EIP-1271's magic value, in one word and within the gas of a payment, is a yes.
+// Nothing that the wallet does is an error or changes the standing of its permit.
 func TestApprovalOfHostileWallets(t *testing.T) {
 	dev := startChain(t)
 	key := devchain.PayerKey()
@@ -47,12 +47,16 @@ func TestApprovalOfHostileWallets(t *testing.T) {
 	for name, multicall := range bothWays {
 		t.Run(name, func(t *testing.T) {
 			tap := newTap(t, dev)
-			chain := dial(t, dev, func(cfg *evm.Config) { tap.through(cfg); cfg.Multicall3, cfg.GasPerSettle = multicall, 200_000 })
+			chain := dial(t, dev, func(cfg *evm.Config) {
+				tap.through(cfg)
+				cfg.Multicall3, cfg.GasPerSettle = multicall, 200_000
+			})
 			if _, err := chain.Check(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			tap.answer = func(_ string, params []json.RawMessage) any {
-				if asks(params, wallet) && !strings.Contains(string(params[0]), `"gas":"`+hexutil.EncodeUint64(200_000+evm.GasBase)) {
+				if asks(params, wallet) && !strings.Contains(string(params[0]),
+					`"gas":"`+hexutil.EncodeUint64(200_000+evm.GasBase)) {
 					return &refusal{Code: -32000, Message: "the wallet is given other gas than a payment"}
 				}
 				return nil
@@ -66,7 +70,8 @@ func TestApprovalOfHostileWallets(t *testing.T) {
 					t.Fatal(err)
 				}
 				tap.trips.Store(0)
-				standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, key, 1, ownedBy(wallet))}, payment.Approval{})
+				standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, key, 1, ownedBy(wallet))},
+					payment.Approval{})
 				if err != nil {
 					t.Fatalf("answer %d: %v", answer, err)
 				}
@@ -81,13 +86,14 @@ func TestApprovalOfHostileWallets(t *testing.T) {
 	}
 }
 
-// The wallet is asked about the very digest and signature. An account without
-// code approves nothing.
+// The wallet is asked about this digest and this signature. An account without code
+// approves nothing.
 func TestApprovalOfOwners(t *testing.T) {
 	dev := startChain(t, rich(t, 1), rich(t, 2))
 	owner := payer(t, 1)
 	wallet := approving(t, dev, contracts.Wallet(), addressOf(devchain.PayerKey()))
-	if err := dev.Delegate(t.Context(), payer(t, 2), approving(t, dev, contracts.Wallet(), addressOf(devchain.PayerKey()))); err != nil {
+	if err := dev.Delegate(t.Context(), payer(t, 2), approving(t, dev, contracts.Wallet(),
+		addressOf(devchain.PayerKey()))); err != nil {
 		t.Fatal(err)
 	}
 	digest := [32]byte{1, 2, 3}
@@ -117,7 +123,8 @@ func TestApprovalOfOwners(t *testing.T) {
 			"of an owner without code": {addressOf(owner), sign(digest, 1), false},
 			"of the chain's own":       {common.Address{19: 9}, sign(digest, 1), false}, // it fails in words of its own
 		} {
-			standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, owner, 1, ownedBy(test.owner))}, test.approval)
+			standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, owner, 1, ownedBy(test.owner))},
+				test.approval)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +140,7 @@ func asks(params []json.RawMessage, wallet common.Address) bool {
 	return len(params) > 0 && strings.Contains(string(params[0]), `"to":"`+strings.ToLower(wallet.Hex()))
 }
 
-// A node that does not answer about an approval says nothing of it.
+// If the node does not answer about an approval, Standing fails.
 func TestApprovalUnanswered(t *testing.T) {
 	dev := startChain(t)
 	wallet := approving(t, dev, contracts.HostileWallet())

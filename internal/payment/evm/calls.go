@@ -44,7 +44,8 @@ const readGas = 5_000
 // them in order, and each sees what those before it did (inOrder). Where it has
 // none, or refuses so large a call, each is an eth_call of its own at the same
 // state. The requests in extra go along, before the calls; all must succeed.
-func (c *Chain) simulate(ctx context.Context, op, block string, calls []call, extra ...rpc.BatchElem) (results []callResult, inOrder bool, err error) {
+func (c *Chain) simulate(ctx context.Context, op, block string, calls []call,
+	extra ...rpc.BatchElem) (results []callResult, inOrder bool, err error) {
 	multicall, err := c.hasMulticall(ctx)
 	if err != nil {
 		return nil, false, err
@@ -61,7 +62,8 @@ func (c *Chain) simulate(ctx context.Context, op, block string, calls []call, ex
 
 // simulateTogether puts all calls but the isolated ones into one eth_call of
 // Multicall3. accepted is false if the node refuses that eth_call.
-func (c *Chain) simulateTogether(ctx context.Context, op, block string, calls []call, extra []rpc.BatchElem) (results []callResult, accepted bool, err error) {
+func (c *Chain) simulateTogether(ctx context.Context, op, block string, calls []call,
+	extra []rpc.BatchElem) (results []callResult, accepted bool, err error) {
 	var together []call
 	answers := make([]hexutil.Bytes, len(calls)) // of the isolated calls
 	requests := slices.Clone(extra)
@@ -80,7 +82,8 @@ func (c *Chain) simulateTogether(ctx context.Context, op, block string, calls []
 		}
 	}
 	var answer hexutil.Bytes
-	requests = append(requests, callRequest(call{to: c.cfg.Multicall3, data: packAggregate(together), gas: gas}, block, &answer))
+	requests = append(requests, callRequest(call{to: c.cfg.Multicall3, data: packAggregate(together), gas: gas},
+		block, &answer))
 	if err := c.send(ctx, op, requests); err != nil {
 		return nil, false, err
 	}
@@ -112,7 +115,8 @@ func (c *Chain) simulateTogether(ctx context.Context, op, block string, calls []
 }
 
 // simulateEach makes each call an eth_call of its own.
-func (c *Chain) simulateEach(ctx context.Context, op, block string, calls []call, extra []rpc.BatchElem) ([]callResult, error) {
+func (c *Chain) simulateEach(ctx context.Context, op, block string, calls []call,
+	extra []rpc.BatchElem) ([]callResult, error) {
 	answers := make([]hexutil.Bytes, len(calls))
 	requests := slices.Clone(extra)
 	for i, call := range calls {

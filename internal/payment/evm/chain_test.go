@@ -49,7 +49,8 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 				return strings.EqualFold(string(params[0]), `"`+at.Hex()+`"`)
 			}):
 				return "0x"
-			case method == "eth_call" && strings.Contains(string(params[0]), hexutil.Encode(contracts.ExactProxy().ABI.Methods["PERMIT2"].ID)):
+			case method == "eth_call" && strings.Contains(string(params[0]),
+				hexutil.Encode(contracts.ExactProxy().ABI.Methods["PERMIT2"].ID)):
 				return permit2
 			}
 			return nil
@@ -61,14 +62,19 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		change func(*evm.Config)
 		want   []string
 	}{
-		"another chain":   {node(nil), func(c *evm.Config) { c.ChainID = 1 }, []string{"serves chain 31337, not 1"}},
-		"no token":        {node(nil), func(c *evm.Config) { c.Asset = nobody }, []string{"the token has no code at 0x00000000000000000000000000000000000c0de2"}},
-		"no Permit2":      {node(nil, x402.Permit2), nil, []string{"Permit2 has no code at"}},
-		"another Permit2": {node(common.BytesToHash(nobody.Bytes())), nil, []string{"the proxy 0x402085c248eea27d92e8b30b2c58ed07f9e20001 uses Permit2 0x00000000000000000000000000000000000c0de2"}},
-		"no proxy":        {node(nil, x402.ExactProxy), nil, []string{"the x402 exact proxy has no code"}},
-		"not a proxy":     {node("0x"), nil, []string{"no x402 exact proxy at 0x4020"}},
-		"not a token":     {node(nil), func(c *evm.Config) { c.Asset = x402.ExactProxy }, []string{"does not tell its decimals"}},
-		"nothing":         {node(nil, x402.ExactProxy), func(c *evm.Config) { c.Asset = nobody }, []string{"the token has no code", "proxy has no code"}},
+		"another chain": {node(nil), func(c *evm.Config) { c.ChainID = 1 }, []string{"serves chain 31337, not 1"}},
+		"no token": {node(nil), func(c *evm.Config) { c.Asset = nobody },
+			[]string{"the token has no code at 0x00000000000000000000000000000000000c0de2"}},
+		"no Permit2": {node(nil, x402.Permit2), nil, []string{"Permit2 has no code at"}},
+		"another Permit2": {node(common.BytesToHash(nobody.Bytes())), nil,
+			[]string{"the proxy 0x402085c248eea27d92e8b30b2c58ed07f9e20001 uses Permit2 " +
+				"0x00000000000000000000000000000000000c0de2"}},
+		"no proxy":    {node(nil, x402.ExactProxy), nil, []string{"the x402 exact proxy has no code"}},
+		"not a proxy": {node("0x"), nil, []string{"no x402 exact proxy at 0x4020"}},
+		"not a token": {node(nil), func(c *evm.Config) { c.Asset = x402.ExactProxy },
+			[]string{"does not tell its decimals"}},
+		"nothing": {node(nil, x402.ExactProxy), func(c *evm.Config) { c.Asset = nobody },
+			[]string{"the token has no code", "proxy has no code"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := dial(t, dev, func(c *evm.Config) {
@@ -86,7 +92,8 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	}
 	t.Run("standing without proxy", func(t *testing.T) {
 		chain := dial(t, dev, func(c *evm.Config) { node("0x").through(c); c.Multicall3 = noCode })
-		if _, err := chain.Standing(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1)}); err == nil || !strings.Contains(err.Error(), "no x402 exact proxy") {
+		if _, err := chain.Standing(t.Context(), []payment.Permit{permit(t, payer(t, 1),
+			1)}); err == nil || !strings.Contains(err.Error(), "no x402 exact proxy") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -98,7 +105,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	})
 }
 
-// What tokens call themselves comes in several forms.
+// Tokens return their names in several forms.
 func TestCheckTokenNames(t *testing.T) {
 	dev := startChain(t)
 	text := func(s string) []byte {
@@ -117,7 +124,8 @@ func TestCheckTokenNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	domain, err := domainABI.Methods["eip712Domain"].Outputs.Pack([1]byte{0x0f}, "Domain Coin", "7", big.NewInt(1), payTo, [32]byte{}, []*big.Int{})
+	domain, err := domainABI.Methods["eip712Domain"].Outputs.Pack([1]byte{0x0f}, "Domain Coin", "7", big.NewInt(1),
+		payTo, [32]byte{}, []*big.Int{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,9 +135,11 @@ func TestCheckTokenNames(t *testing.T) {
 		answers map[string][]byte
 		want    evm.Token
 	}{
-		"strings":  {map[string][]byte{"name()": text("Coin"), "symbol()": text("C"), "version()": text("2")}, evm.Token{Name: "Coin", Symbol: "C", Version: "2"}},
-		"bytes32":  {map[string][]byte{"name()": old, "symbol()": old}, evm.Token{Name: "MKR", Symbol: "MKR"}},
-		"EIP-5267": {map[string][]byte{"name()": text("Coin"), "version()": text("2"), "eip712Domain()": domain}, evm.Token{Name: "Domain Coin", Version: "7"}},
+		"strings": {map[string][]byte{"name()": text("Coin"), "symbol()": text("C"), "version()": text("2")},
+			evm.Token{Name: "Coin", Symbol: "C", Version: "2"}},
+		"bytes32": {map[string][]byte{"name()": old, "symbol()": old}, evm.Token{Name: "MKR", Symbol: "MKR"}},
+		"EIP-5267": {map[string][]byte{"name()": text("Coin"), "version()": text("2"), "eip712Domain()": domain},
+			evm.Token{Name: "Domain Coin", Version: "7"}},
 		"nothing":  {nil, evm.Token{}},
 		"not text": {map[string][]byte{"name()": text("\xff\xfe"), "symbol()": {1, 2, 3}}, evm.Token{}},
 	} {
@@ -202,8 +212,8 @@ func TestReceiptsOfUnknown(t *testing.T) {
 	}
 }
 
-// A node that does not know the block that is asked about says nothing, where
-// others would have more to say.
+// A request about a block that the node does not have fails, because another node
+// may have it.
 func TestNodeBehind(t *testing.T) {
 	w := newWorld(t, nil)
 	head := w.dev.Head().Number.Uint64()
@@ -244,10 +254,11 @@ func TestTransfers(t *testing.T) {
 	w := newWorld(t, nil, rich(t, 1), rich(t, 2))
 	var blocks []uint64
 	for i := range uint64(4) {
-		receipt := w.settle(permit(t, payer(t, 1), 2*i, amountOf(i+1)), permit(t, payer(t, 2), i), permit(t, payer(t, 1), 2*i+1, amountOf(10+i)))
+		receipt := w.settle(permit(t, payer(t, 1), 2*i, amountOf(i+1)), permit(t, payer(t, 2), i),
+			permit(t, payer(t, 1), 2*i+1, amountOf(10+i)))
 		blocks = append(blocks, receipt.BlockNumber)
 	}
-	// The node takes no range of more than this many blocks.
+	// The node refuses a range of more than this many blocks.
 	for _, limit := range []uint64{1, 2, 3, 100} {
 		tap := newTap(t, w.dev)
 		tap.answer = func(method string, params []json.RawMessage) any {
@@ -255,7 +266,8 @@ func TestTransfers(t *testing.T) {
 				return nil
 			}
 			var filter struct{ FromBlock, ToBlock hexutil.Uint64 }
-			if err := json.Unmarshal(params[0], &filter); err != nil || uint64(filter.ToBlock-filter.FromBlock) >= limit {
+			if err := json.Unmarshal(params[0],
+				&filter); err != nil || uint64(filter.ToBlock-filter.FromBlock) >= limit {
 				return &refusal{Code: -32005, Message: "query returned more than 10000 results"}
 			}
 			return nil
@@ -284,7 +296,8 @@ func TestTransfers(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := dial(t, w.dev, tap.through).Transfers(t.Context(), w.dev.Token(), payTo, payTo, 0, 1<<62); err == nil || tap.trips.Load() > 64 {
+	if _, err := dial(t, w.dev, tap.through).Transfers(t.Context(), w.dev.Token(), payTo, payTo, 0,
+		1<<62); err == nil || tap.trips.Load() > 64 {
 		t.Errorf("%v after %d requests", err, tap.trips.Load())
 	}
 	if none, err := w.chain.Transfers(t.Context(), w.dev.Token(), payTo, payTo, 5, 4); none != nil || err != nil {
@@ -292,7 +305,7 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-// Logs that only look like a payment are none.
+// Logs that are similar to a Transfer are not read as one.
 func TestForeignLogs(t *testing.T) {
 	dev := startChain(t)
 	word := func(n int64) string { return common.BigToHash(big.NewInt(n)).Hex() }
@@ -309,8 +322,9 @@ func TestForeignLogs(t *testing.T) {
 		log  map[string]any
 		want int // -1: an error
 	}{
-		"transfer":      {log(func(l map[string]any) {}), 1},
-		"ERC-721":       {log(func(l map[string]any) { l["topics"] = []string{transfer, word(1), word(2), word(3)} }), 0},
+		"transfer": {log(func(l map[string]any) {}), 1},
+		"ERC-721": {log(func(l map[string]any) { l["topics"] = []string{transfer, word(1), word(2), word(3)} }),
+			0},
 		"not indexed":   {log(func(l map[string]any) { l["topics"] = []string{transfer} }), 0},
 		"another event": {log(func(l map[string]any) { l["topics"] = []string{word(3), word(1), word(2)} }), 0},
 		"long data":     {log(func(l map[string]any) { l["data"] = word(5) + "00" }), 0},
@@ -324,9 +338,11 @@ func TestForeignLogs(t *testing.T) {
 				if method != "eth_getTransactionReceipt" {
 					return nil
 				}
-				return map[string]any{"transactionHash": word(9), "blockNumber": "0x1", "gasUsed": "0x5208", "logs": []any{test.log}}
+				return map[string]any{"transactionHash": word(9), "blockNumber": "0x1", "gasUsed": "0x5208",
+					"logs": []any{test.log}}
 			}
-			receipts, err := dial(t, dev, tap.through).Receipts(t.Context(), []common.Hash{common.HexToHash(word(9))}, 0)
+			receipts, err := dial(t, dev, tap.through).Receipts(t.Context(), []common.Hash{common.HexToHash(word(9))},
+				0)
 			switch {
 			case test.want < 0 && err == nil, test.want >= 0 && err != nil:
 				t.Errorf("%+v, %v", receipts, err)
@@ -334,7 +350,7 @@ func TestForeignLogs(t *testing.T) {
 				t.Errorf("%+v", receipts[0].Transfers)
 			}
 			if _, err := dial(t, dev, tap.through).Receipts(t.Context(), []common.Hash{{1}}, 0); err == nil {
-				t.Error("the receipt of another transaction is taken")
+				t.Error("the receipt of another transaction is accepted")
 			}
 		})
 	}

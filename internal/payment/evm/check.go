@@ -86,7 +86,8 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 		what string
 		at   common.Address
 		code hexutil.Bytes
-	}{{"the token", c.cfg.Asset, token}, {"Permit2", x402.Permit2, permit2}, {"the x402 exact proxy", x402.ExactProxy, proxy}} {
+	}{{"the token", c.cfg.Asset, token}, {"Permit2", x402.Permit2, permit2}, {"the x402 exact proxy", x402.ExactProxy,
+		proxy}} {
 		if len(contract.code) == 0 {
 			wrong = append(wrong, fmt.Errorf("%s has no code at %s", contract.what, hexOf(contract.at)))
 		}

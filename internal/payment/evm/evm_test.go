@@ -27,7 +27,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 )
 
-// world is a dev chain, a chain reader and a settlement wallet on it, and payers.
+// world is a development chain with a Chain and a Wallet on it.
 type world struct {
 	*testing.T
 	dev    *devchain.Chain
@@ -35,7 +35,7 @@ type world struct {
 	wallet *evm.Wallet
 }
 
-// payTo is nobody's but receives every payment here.
+// payTo receives every payment. Nobody has its key.
 var payTo = common.HexToAddress("0x00000000000000000000000000000000000bea70")
 
 // noCode is an address without code.
@@ -53,8 +53,7 @@ func payer(t testing.TB, n int64) *ecdsa.PrivateKey {
 
 func addressOf(key *ecdsa.PrivateKey) common.Address { return crypto.PubkeyToAddress(key.PublicKey) }
 
-// rich is the genesis share of a payer with 1000 units of the token and the
-// allowance.
+// rich gives a payer 1000 units of the token and the allowance.
 func rich(t testing.TB, n int64) devchain.Funded {
 	return devchain.Funded{
 		Address: addressOf(payer(t, n)), Native: devchain.Ether(10), Tokens: big.NewInt(1000), Permit2Allowed: true,
@@ -68,8 +67,8 @@ func startChain(t testing.TB, funded ...devchain.Funded) *devchain.Chain {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dev.Close() })
-	// Until geth has indexed its first block in the background it does not say
-	// of any transaction that it is unknown.
+	// Until geth has indexed its first block, in the background, it fails instead of
+	// saying that a transaction is unknown.
 	if _, err := dev.Mine(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -245,13 +244,13 @@ func approve(t testing.TB, dev *devchain.Chain, key *ecdsa.PrivateKey, n int64) 
 	}
 }
 
-// tap is a node between the chain reader and the dev chain that counts round
-// trips and may answer in the dev chain's place.
+// tap is an RPC node in front of the development chain. It counts round trips and
+// may answer instead of the chain.
 type tap struct {
 	*httptest.Server
 	trips atomic.Int64
-	// answer returns what to say to a request, nil to ask the dev chain: a
-	// *refusal, or any other result.
+	// answer returns the answer to a request: a *refusal, any other result, or nil for
+	// the answer of the chain.
 	answer func(method string, params []json.RawMessage) any
 }
 
@@ -336,5 +335,5 @@ func (p *tap) handle(ctx context.Context, dev *devchain.Chain, request rpcReques
 	return answer
 }
 
-// through makes a chain reader use the tap.
+// through makes a Chain use the tap.
 func (p *tap) through(cfg *evm.Config) { cfg.RPCURL = p.URL }

@@ -88,7 +88,8 @@ func (m market) offer(maxFee boxoffice.Amount, replaces *payment.Tx) (offer, err
 		least = m.baseFee
 	}
 	if least.Cmp(limit) > 0 {
-		return offer{}, fmt.Errorf("%w: the chain asks for %s wei a gas, the maximum is %s", ErrFeeCeiling, least, limit)
+		return offer{}, fmt.Errorf("%w: the chain asks for %s wei a gas, the maximum is %s", ErrFeeCeiling, least,
+			limit)
 	}
 	o.cap = smaller(o.cap, limit)
 	if replaces != nil {
@@ -99,7 +100,8 @@ func (m market) offer(maxFee boxoffice.Amount, replaces *payment.Tx) (offer, err
 			o.tip = o.cap
 		}
 		if o.cap.Cmp(limit) > 0 || o.tip.Cmp(limit) > 0 {
-			return offer{}, fmt.Errorf("%w: a replacement needs %s wei a gas, the maximum is %s", ErrFeeCeiling, larger(o.cap, o.tip), limit)
+			return offer{}, fmt.Errorf("%w: a replacement needs %s wei a gas, the maximum is %s", ErrFeeCeiling,
+				larger(o.cap, o.tip), limit)
 		}
 	}
 	// A tip above the cap is invalid. The tip that is paid is at most the cap less

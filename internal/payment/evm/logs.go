@@ -123,7 +123,8 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64
 // range it asks for half as many blocks; it fails if the node refuses a single
 // block. It also fails if the node does not have the last block, because such a
 // node returns the transfers up to its own newest block.
-func (c *Chain) Transfers(ctx context.Context, token, from, to common.Address, first, last uint64) ([]payment.Transfer, error) {
+func (c *Chain) Transfers(ctx context.Context, token, from, to common.Address,
+	first, last uint64) ([]payment.Transfer, error) {
 	if last < first {
 		return nil, nil
 	}
@@ -157,7 +158,8 @@ func tooMuch(err error) bool {
 	return refused(err)
 }
 
-func (c *Chain) transfers(ctx context.Context, op string, token, from, to common.Address, first, last uint64) ([]payment.Transfer, error) {
+func (c *Chain) transfers(ctx context.Context, op string, token, from, to common.Address,
+	first, last uint64) ([]payment.Transfer, error) {
 	client, err := c.connect(ctx)
 	if err != nil {
 		return nil, err

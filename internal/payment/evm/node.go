@@ -102,7 +102,8 @@ func (c *Chain) fail(op string, err error) error {
 	)
 	switch {
 	case errors.As(err, &status): // its text holds the body, which can hold anything
-		e.text = strings.TrimSpace(fmt.Sprintf("the node answered HTTP %d %s", status.StatusCode, http.StatusText(status.StatusCode)))
+		e.text = strings.TrimSpace(fmt.Sprintf("the node answered HTTP %d %s", status.StatusCode,
+			http.StatusText(status.StatusCode)))
 	case errors.As(err, &answer):
 		e.text = fmt.Sprintf("the node refused: %s (code %d)", c.redact(answer.Error()), answer.ErrorCode())
 		e.cause = cmp.Or(e.cause, payment.ErrRefused)

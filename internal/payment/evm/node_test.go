@@ -26,8 +26,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// everyQuestion asks all that a node can be asked.
-func everyQuestion(t *testing.T, chain *evm.Chain) map[string]error {
+// everyRequest makes every request to the node and returns their errors.
+func everyRequest(t *testing.T, chain *evm.Chain) map[string]error {
 	t.Helper()
 	ctx := t.Context()
 	wallet := chain.Wallet(devchain.SettlementKey())
@@ -47,8 +47,8 @@ func everyQuestion(t *testing.T, chain *evm.Chain) map[string]error {
 	return failures
 }
 
-// A node that fails is an error of every question and a verdict of none, and
-// what is secret in its URL is in no error.
+// If the node fails, every request returns an error, and no error holds a secret of
+// its URL.
 func TestFaultyNodes(t *testing.T) {
 	const user, password, key, token = "operatr", "hunter22", "a1b2c3d4e5f60718", "tok-9f8e7d"
 	secretPath := fmt.Sprintf("/v3/%s/?apikey=%s", key, token)
@@ -66,7 +66,8 @@ func TestFaultyNodes(t *testing.T) {
 			http.Redirect(w, r, "http://127.0.0.1:1"+r.URL.String(), http.StatusTemporaryRedirect)
 		},
 		"refuses all": answering(func(r *http.Request) map[string]any {
-			return map[string]any{"error": map[string]any{"code": -32005, "message": "key " + key + " at https://node.example" + r.URL.String() + " is out of credit"}}
+			return map[string]any{"error": map[string]any{"code": -32005, "message": "key " + key +
+				" at https://node.example" + r.URL.String() + " is out of credit"}}
 		}),
 		"nonsense": answering(func(*http.Request) map[string]any { return map[string]any{"result": []any{"what?"}} }),
 		"wrong":    answering(func(*http.Request) map[string]any { return map[string]any{"result": "0x"} }),
@@ -79,14 +80,16 @@ func TestFaultyNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := httptest.NewServer(handler)
 			defer node.Close()
-			testFaulty(t, strings.Replace(node.URL, "://", "://"+user+":"+password+"@", 1)+secretPath, user, password, key, token)
+			testFaulty(t, strings.Replace(node.URL, "://", "://"+user+":"+password+"@", 1)+secretPath, user, password,
+				key, token)
 		})
 	}
 	node := httptest.NewServer(http.NotFoundHandler())
 	node.Close()
 	for _, scheme := range []string{"http", "ws"} {
 		t.Run("down/"+scheme, func(t *testing.T) {
-			testFaulty(t, strings.Replace(node.URL, "http://", scheme+"://"+user+":"+password+"@", 1)+secretPath, user, password, key, token)
+			testFaulty(t, strings.Replace(node.URL, "http://", scheme+"://"+user+":"+password+"@", 1)+secretPath,
+				user, password, key, token)
 		})
 	}
 }
@@ -101,25 +104,25 @@ func testFaulty(t *testing.T, rpcURL string, secrets ...string) {
 	}
 	defer chain.Close()
 	signature := fmt.Sprintf("%x", permit(t, payer(t, 1), 1).Signature)[:32]
-	for question, err := range everyQuestion(t, chain) {
+	for request, err := range everyRequest(t, chain) {
 		if err == nil {
-			t.Errorf("%s has an answer", question)
+			t.Errorf("%s has an answer", request)
 			continue
 		}
-		if _, verdict := errors.AsType[*payment.Rejection](err); verdict {
-			t.Errorf("%s has a verdict: %v", question, err)
+		if _, rejected := errors.AsType[*payment.Rejection](err); rejected {
+			t.Errorf("%s returns a rejection: %v", request, err)
 		}
 		for e := err; e != nil; e = errors.Unwrap(e) {
 			for _, secret := range append(secrets, signature) {
 				if strings.Contains(fmt.Sprintf("%+v", e), secret) {
-					t.Errorf("%s: a secret is in the error: %v", question, e)
+					t.Errorf("%s: a secret is in the error: %v", request, e)
 				}
 			}
 		}
 	}
 }
 
-// answering answers every request, in a batch or not, with the same.
+// answering gives every request the same answer, in a batch or not.
 func answering(with func(*http.Request) map[string]any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -158,7 +161,8 @@ func TestNodeRefusesSignedTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = wallet.Broadcast(t.Context(), tx)
-	if want := fmt.Sprintf(`evm: broadcast %s: the node refused: cannot take "[hex]" (code -32000)`, tx.Hash); err == nil || err.Error() != want {
+	if want := fmt.Sprintf(`evm: broadcast %s: the node refused: cannot take "[hex]" (code -32000)`,
+		tx.Hash); err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
 }
@@ -173,7 +177,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A node that comes up after Dial is found by the next call.
+// A node may start after Dial: the next call works.
 func TestNodeComesUpLater(t *testing.T) {
 	dev := startChain(t)
 	tap := newTap(t, dev)
@@ -202,8 +206,8 @@ func (blocks) GetBlockByNumber(string, bool) map[string]string {
 	return map[string]string{"number": "0x7", "timestamp": "0x8"}
 }
 
-// A websocket is opened by the first call that finds the node up, and again
-// after the node has gone and come back.
+// The first call that reaches the node opens the websocket, also after the node was
+// restarted.
 func TestWebsocket(t *testing.T) {
 	start := func(address string) (*httptest.Server, func()) {
 		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
@@ -214,7 +218,8 @@ func TestWebsocket(t *testing.T) {
 		if err := service.RegisterName("eth", blocks{}); err != nil {
 			t.Fatal(err)
 		}
-		node := &httptest.Server{Listener: listener, Config: &http.Server{Handler: service.WebsocketHandler([]string{"*"})}}
+		node := &httptest.Server{Listener: listener,
+			Config: &http.Server{Handler: service.WebsocketHandler([]string{"*"})}}
 		node.Start()
 		return node, func() { service.Stop(); node.Close() }
 	}
@@ -238,8 +243,8 @@ func TestWebsocket(t *testing.T) {
 	}
 }
 
-// A node that reports reverts in another way than geth is understood, and one
-// that refuses the call of the batch is asked one by one.
+// Reverts are understood in the forms of several nodes. If a node refuses the call
+// of the batch, each settle is simulated in a call of its own.
 func TestRevertDialects(t *testing.T) {
 	const insufficient = "0xe450d38c" // ERC20InsufficientBalance
 	const invalidNonce = "0x756688fe"
@@ -252,7 +257,8 @@ func TestRevertDialects(t *testing.T) {
 		{"geth", refusal{3, "execution reverted", invalidNonce}, x402.ReasonNonceSpent},
 		{"code alone", refusal{3, "sorry", insufficient}, x402.ReasonInsufficientBalance},
 		{"openethereum", refusal{-32015, "VM execution error.", "Reverted " + invalidNonce}, x402.ReasonNonceSpent},
-		{"hardhat", refusal{-32603, "Error: VM Exception while processing transaction: reverted with an unrecognized custom error",
+		{"hardhat", refusal{-32603, "Error: VM Exception while processing transaction: reverted with an " +
+			"unrecognized custom error",
 			map[string]any{"message": "…", "data": invalidNonce}}, x402.ReasonNonceSpent},
 		{"no data", refusal{-32000, "execution reverted", nil}, x402.ReasonSimulation},
 		{"out of gas", refusal{-32000, "out of gas", nil}, x402.ReasonSimulation},
@@ -270,16 +276,18 @@ func TestRevertDialects(t *testing.T) {
 				if method != "eth_call" || json.Unmarshal(params[0], &message) != nil {
 					return nil
 				}
-				if message.To == x402.Multicall3 || bytes.HasPrefix(message.Input, contracts.ExactProxy().ABI.Methods["settle"].ID) {
+				if message.To == x402.Multicall3 || bytes.HasPrefix(message.Input,
+					contracts.ExactProxy().ABI.Methods["settle"].ID) {
 					return &test.refuse
 				}
 				return nil
 			}
 			chain := dial(t, dev, tap.through)
-			standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1), permit(t, payer(t, 1), 2)})
+			standings, err := chain.Standing(t.Context(),
+				[]payment.Permit{permit(t, payer(t, 1), 1), permit(t, payer(t, 1), 2)})
 			if test.want == "" {
 				if err == nil {
-					t.Errorf("a verdict: %v", reasons(standings))
+					t.Errorf("the standing is %v", reasons(standings))
 				}
 				return
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// fault is an error that settle can revert with, and how to tell it to the payer.
+// fault is an error that settle can revert with, and what it means for the payer.
 type fault struct {
 	reason x402.Reason
 	detail func(p payment.Permit, chainID uint64) string
@@ -24,7 +24,8 @@ type fault struct {
 // ERC-20 (ERC-6093), by selector.
 var faults = map[[4]byte]fault{
 	selector("InvalidNonce()"): {x402.ReasonNonceSpent, func(p payment.Permit, _ uint64) string {
-		return fmt.Sprintf("Permit2 nonce %s of %s is used already; sign again with a free nonce", p.Nonce, hexOf(p.From))
+		return fmt.Sprintf("Permit2 nonce %s of %s is used already; sign again with a free nonce", p.Nonce,
+			hexOf(p.From))
 	}},
 	selector("SignatureExpired(uint256)"): {x402.ReasonDeadlineExpired, func(p payment.Permit, _ uint64) string {
 		return fmt.Sprintf("the newest block is later than the deadline %s; sign again with a later one", p.Deadline)
@@ -38,7 +39,8 @@ var faults = map[[4]byte]fault{
 	selector("InvalidAmount(uint256)"): {x402.ReasonAmount, amountDetail},
 	selector("InvalidAmount()"):        {x402.ReasonAmount, amountDetail},
 	selector("PaymentTooEarly()"): {x402.ReasonNotYetValid, func(p payment.Permit, _ uint64) string {
-		return fmt.Sprintf("the newest block is earlier than validAfter %s; send the payment again then, or sign with an earlier one", p.Witness.ValidAfter)
+		return fmt.Sprintf("the newest block is earlier than validAfter %s; send the payment again then, or sign "+
+			"with an earlier one", p.Witness.ValidAfter)
 	}},
 	selector("InvalidOwner()"): {x402.ReasonSignature, func(payment.Permit, uint64) string {
 		return "the payment comes from the zero address"
@@ -46,13 +48,17 @@ var faults = map[[4]byte]fault{
 	selector("InvalidDestination()"): {x402.ReasonRecipient, func(payment.Permit, uint64) string {
 		return "the payment goes to the zero address"
 	}},
-	selector("ERC20InsufficientBalance(address,uint256,uint256)"): {x402.ReasonInsufficientBalance, func(p payment.Permit, _ uint64) string {
-		return fmt.Sprintf("%s holds less than %s of token %s, in atomic units", hexOf(p.From), p.Permitted.Amount, hexOf(p.Permitted.Token))
-	}},
-	selector("ERC20InsufficientAllowance(address,uint256,uint256)"): {x402.ReasonAllowanceRequired, func(p payment.Permit, _ uint64) string {
-		return fmt.Sprintf("%s lets Permit2 move less than %s of token %s, in atomic units; approve Permit2 as a spender of the token first",
-			hexOf(p.From), p.Permitted.Amount, hexOf(p.Permitted.Token))
-	}},
+	selector("ERC20InsufficientBalance(address,uint256,uint256)"): {x402.ReasonInsufficientBalance,
+		func(p payment.Permit, _ uint64) string {
+			return fmt.Sprintf("%s holds less than %s of token %s, in atomic units", hexOf(p.From), p.Permitted.Amount,
+				hexOf(p.Permitted.Token))
+		}},
+	selector("ERC20InsufficientAllowance(address,uint256,uint256)"): {x402.ReasonAllowanceRequired,
+		func(p payment.Permit, _ uint64) string {
+			return fmt.Sprintf("%s lets Permit2 move less than %s of token %s, in atomic units; approve Permit2 as a "+
+				"spender of the token first",
+				hexOf(p.From), p.Permitted.Amount, hexOf(p.Permitted.Token))
+		}},
 }
 
 func signatureDetail(p payment.Permit, chainID uint64) string {
@@ -90,14 +96,16 @@ func (c *Chain) rejection(data []byte, p payment.Permit, code bool) *payment.Rej
 	text, err := abi.UnpackRevert(data)
 	switch {
 	case err == nil && text == transferFailed:
-		detail = fmt.Sprintf("token %s refuses to move %s from %s to %s though balance and allowance suffice: it may be paused, or one of the accounts blocked",
+		detail = fmt.Sprintf("token %s refuses to move %s from %s to %s though balance and allowance suffice: it "+
+			"may be paused, or one of the accounts blocked",
 			hexOf(p.Permitted.Token), p.Permitted.Amount, hexOf(p.From), hexOf(p.Witness.To))
 	case err == nil:
 		detail += fmt.Sprintf(": the contract says %q", c.redact(text))
 	case len(data) >= 4:
 		detail += fmt.Sprintf(": the contract reverts with error 0x%x", data[:4])
 	default:
-		detail += fmt.Sprintf(" without saying why; it may need more than the %d gas that a payment is given", c.cfg.GasPerSettle)
+		detail += fmt.Sprintf(" without saying why; it may need more than the %d gas that a payment is given",
+			c.cfg.GasPerSettle)
 	}
 	return &payment.Rejection{Reason: x402.ReasonSimulation, Detail: detail}
 }

@@ -70,7 +70,8 @@ func (c *Chain) planStanding(permits []payment.Permit, approvals []payment.Appro
 //
 // A settle that works has to bring the recipient exactly the amount. This can be
 // checked only where Multicall3 makes the calls in order.
-func (c *Chain) Standing(ctx context.Context, permits []payment.Permit, approvals ...payment.Approval) ([]payment.Standing, error) {
+func (c *Chain) Standing(ctx context.Context, permits []payment.Permit,
+	approvals ...payment.Approval) ([]payment.Standing, error) {
 	if len(permits) == 0 {
 		return nil, nil
 	}
@@ -143,7 +144,8 @@ func (plan *standingPlan) read(i int, p payment.Permit, results []callResult, in
 	for k, at := range []int{plan.reads[i].balance, plan.reads[i].allowance, plan.reads[i].bitmap} {
 		var err error
 		if words[k], err = results[at].word(); err != nil {
-			return fmt.Errorf("token %s, Permit2 %s: balanceOf, allowance or nonceBitmap %w", hexOf(p.Permitted.Token), hexOf(x402.Permit2), err)
+			return fmt.Errorf("token %s, Permit2 %s: balanceOf, allowance or nonceBitmap %w",
+				hexOf(p.Permitted.Token), hexOf(x402.Permit2), err)
 		}
 	}
 	into.Balance, into.Allowance = amountOf(words[0]), amountOf(words[1])
@@ -192,7 +194,8 @@ func checkProxy(result callResult) error {
 		return fmt.Errorf("no x402 exact proxy at %s: PERMIT2() %w", hexOf(x402.ExactProxy), err)
 	}
 	if found := common.BytesToAddress(word[:]); found != x402.Permit2 {
-		return fmt.Errorf("the proxy %s uses Permit2 %s instead of %s", hexOf(x402.ExactProxy), hexOf(found), hexOf(x402.Permit2))
+		return fmt.Errorf("the proxy %s uses Permit2 %s instead of %s", hexOf(x402.ExactProxy), hexOf(found),
+			hexOf(x402.Permit2))
 	}
 	return nil
 }
@@ -245,7 +248,8 @@ func (e earlierPermits) obstacle(p payment.Permit, s payment.Standing) *payment.
 	// Tokens do not lower an allowance without limit.
 	case s.Allowance.Big().Cmp(need) < 0 && s.Allowance.Big().Cmp(math.MaxBig256) != 0:
 		return &payment.Rejection{Reason: x402.ReasonAllowanceRequired, Detail: fmt.Sprintf(
-			"%s lets Permit2 move %s of token %s and needs %s%s, in atomic units; approve Permit2 (%s) as a spender of the token first",
+			"%s lets Permit2 move %s of token %s and needs %s%s, in atomic units; approve Permit2 (%s) as a "+
+				"spender of the token first",
 			hexOf(p.From), s.Allowance, token, need, earlier, hexOf(x402.Permit2))}
 	}
 	return nil

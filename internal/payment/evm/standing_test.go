@@ -23,7 +23,7 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// reasons lists why the permits would fail, "" where they would not.
+// reasons returns why each permit would fail, "" if it would settle.
 func reasons(standings []payment.Standing) []x402.Reason {
 	list := make([]x402.Reason, len(standings))
 	for i, s := range standings {
@@ -34,7 +34,7 @@ func reasons(standings []payment.Standing) []x402.Reason {
 	return list
 }
 
-// stubbornToken owns and allows everything and never moves.
+// stubbornToken returns any balance and allowance and reverts in every transfer.
 var stubbornToken = common.FromHex("60003560e01c6323b872dd14601a5760001960005260206000f35b60006000fd")
 
 func TestStandingReasons(t *testing.T) {
@@ -75,26 +75,34 @@ func TestStandingReasons(t *testing.T) {
 				{"spent nonce", []payment.Permit{spent}, []x402.Reason{x402.ReasonNonceSpent}, "nonce 700"},
 				{"expired", []payment.Permit{good(2, func(p *payment.Permit) { p.Deadline = x402.NewUint256(1) })},
 					[]x402.Reason{x402.ReasonDeadlineExpired}, "deadline 1;"},
-				{"too early", []payment.Permit{good(3, func(p *payment.Permit) { p.Witness.ValidAfter = x402.NewUint256(1 << 40) })},
+				{"too early", []payment.Permit{good(3,
+					func(p *payment.Permit) { p.Witness.ValidAfter = x402.NewUint256(1 << 40) })},
 					[]x402.Reason{x402.ReasonNotYetValid}, "validAfter 1099511627776"},
 				{"another's signature", []payment.Permit{foreign}, []x402.Reason{x402.ReasonSignature}, "chain 31337"},
 				{"short signature", []payment.Permit{short}, []x402.Reason{x402.ReasonSignature}, "signature"},
 				{"null signature", []payment.Permit{null}, []x402.Reason{x402.ReasonSignature}, "signature"},
 				{"forged signature", []payment.Permit{forged}, []x402.Reason{x402.ReasonSignature}, "signature"},
-				{"low balance", []payment.Permit{permit(t, payer(t, 2), 1)}, []x402.Reason{x402.ReasonInsufficientBalance}, "holds 99 of token 0xb0c0ff1c"},
-				{"no allowance", []payment.Permit{permit(t, payer(t, 3), 1)}, []x402.Reason{x402.ReasonAllowanceRequired}, "approve Permit2 (0x000000000022d473030f116ddee9f6b43ac78ba3)"},
+				{"low balance", []payment.Permit{permit(t, payer(t, 2), 1)},
+					[]x402.Reason{x402.ReasonInsufficientBalance}, "holds 99 of token 0xb0c0ff1c"},
+				{"no allowance", []payment.Permit{permit(t, payer(t, 3), 1)},
+					[]x402.Reason{x402.ReasonAllowanceRequired},
+					"approve Permit2 (0x000000000022d473030f116ddee9f6b43ac78ba3)"},
 				{"no amount", []payment.Permit{good(4, amountOf(0))}, []x402.Reason{x402.ReasonAmount}, "amount 0"},
 				{"to nobody", []payment.Permit{good(5, func(p *payment.Permit) { p.Witness.To = common.Address{} })},
 					[]x402.Reason{x402.ReasonRecipient}, "zero address"},
 				{"stubborn token", []payment.Permit{good(6, func(p *payment.Permit) { p.Permitted.Token = token })},
 					[]x402.Reason{x402.ReasonSimulation}, "balance and allowance suffice"},
-				{"balance for one of two", []payment.Permit{good(20, amountOf(600)), good(21, amountOf(600)), good(22, amountOf(300))},
+				{"balance for one of two", []payment.Permit{good(20, amountOf(600)), good(21, amountOf(600)),
+					good(22, amountOf(300))},
 					[]x402.Reason{"", x402.ReasonInsufficientBalance, ""}, ""},
 				{"allowance for one of two", []payment.Permit{permit(t, payer(t, 4), 1), permit(t, payer(t, 4), 2)},
 					[]x402.Reason{"", x402.ReasonAllowanceRequired}, "needs 200 (100 of it for earlier payments)"},
-				{"one nonce twice", []payment.Permit{good(30), good(30, amountOf(50))}, []x402.Reason{"", x402.ReasonNonceSpent}, ""},
-				{"one bad among good", []payment.Permit{good(40), foreign, permit(t, payer(t, 4), 3)}, []x402.Reason{"", x402.ReasonSignature, ""}, ""},
-				{"spent before all else", []payment.Permit{good(700, amountOf(1e6))}, []x402.Reason{x402.ReasonNonceSpent}, ""},
+				{"one nonce twice", []payment.Permit{good(30), good(30, amountOf(50))},
+					[]x402.Reason{"", x402.ReasonNonceSpent}, ""},
+				{"one bad among good", []payment.Permit{good(40), foreign, permit(t, payer(t, 4), 3)},
+					[]x402.Reason{"", x402.ReasonSignature, ""}, ""},
+				{"spent before all else", []payment.Permit{good(700, amountOf(1e6))},
+					[]x402.Reason{x402.ReasonNonceSpent}, ""},
 			} {
 				t.Run(test.name, func(t *testing.T) {
 					w := &world{T: t, dev: w.dev, chain: w.chain, wallet: w.wallet}
@@ -112,13 +120,13 @@ func TestStandingReasons(t *testing.T) {
 	}
 }
 
-// taxedToken gives everybody a million and allows everything. It moves what is
-// asked for less one unit.
+// taxedToken gives every account a million and allows everything. It moves one unit
+// less than it is asked to.
 var taxedToken = common.FromHex("5f3560e01c" + "806323b872dd14603057" + "6370a0823114602057" + "5f195f5260205ff3" +
 	"5b6004355462" + "0f4240" + "015f5260205ff3" +
 	"5b60443560043554036004" + "3555" + "600160443503602435540160243555" + "60015f5260205ff3")
 
-// What arrives is looked at, for a token can take a fee and not say so.
+// The amount that arrives is checked, because a token may take a fee.
 func TestStandingOfWhatArrives(t *testing.T) {
 	w := newWorld(t, nil, rich(t, 1), rich(t, 2))
 	token := deploy(t, w.dev, taxedToken)
@@ -135,11 +143,14 @@ func TestStandingOfWhatArrives(t *testing.T) {
 		want    []x402.Reason
 	}{
 		{"a fee", []payment.Permit{good(1, 1, taxed)}, []x402.Reason{x402.ReasonTransferNotExact}},
-		{"a fee on what the payer gets itself", []payment.Permit{good(1, 1, taxed, to(1))}, []x402.Reason{x402.ReasonTransferNotExact}},
+		{"a fee on what the payer gets itself", []payment.Permit{good(1, 1, taxed, to(1))},
+			[]x402.Reason{x402.ReasonTransferNotExact}},
 		{"to the payer itself", []payment.Permit{good(1, 1, to(1))}, []x402.Reason{""}},
-		{"a fee among others", []payment.Permit{good(1, 1), good(1, 2, taxed), good(2, 1), good(2, 2, taxed), good(1, 3)},
+		{"a fee among others", []payment.Permit{good(1, 1), good(1, 2, taxed), good(2, 1), good(2, 2, taxed),
+			good(1, 3)},
 			[]x402.Reason{"", x402.ReasonTransferNotExact, "", x402.ReasonTransferNotExact, ""}},
-		{"recipients that pay each other", []payment.Permit{good(1, 1, to(2)), good(2, 1, to(1)), good(1, 2, to(2)), good(1, 3, to(2))},
+		{"recipients that pay each other", []payment.Permit{good(1, 1, to(2)), good(2, 1, to(1)), good(1, 2, to(2)),
+			good(1, 3, to(2))},
 			[]x402.Reason{"", "", "", ""}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -149,7 +160,8 @@ func TestStandingOfWhatArrives(t *testing.T) {
 				t.Errorf("reasons (-want +got):\n%s", diff)
 			}
 			for _, s := range standings {
-				if s.Failure != nil && !strings.Contains(s.Failure.Detail, "99 instead of 100") && !strings.Contains(s.Failure.Detail, "-1 instead of 0") {
+				if s.Failure != nil && !strings.Contains(s.Failure.Detail,
+					"99 instead of 100") && !strings.Contains(s.Failure.Detail, "-1 instead of 0") {
 					t.Error(s.Failure)
 				}
 			}
@@ -167,7 +179,7 @@ func TestStandingFacts(t *testing.T) {
 	}
 	for i := range got {
 		if got[i].Block != w.dev.Head().Number.Uint64() {
-			t.Errorf("judged at block %d, the newest is %d", got[i].Block, w.dev.Head().Number)
+			t.Errorf("read at block %d, the newest is %d", got[i].Block, w.dev.Head().Number)
 		}
 		got[i].Failure, got[i].Block = nil, 0
 	}
@@ -215,9 +227,9 @@ func TestStandingIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// An owner with code (EIP-7702) is asked by Permit2 whether a signature is its
-// own, and may burn all the gas that it is given. Those behind it in the batch
-// are not to blame.
+// Permit2 asks an owner with code (EIP-7702) whether a signature is its own, and the
+// code may burn all gas that it gets. The permits behind it in the batch must not
+// fail for that.
 func TestStandingBesideGasBurner(t *testing.T) {
 	w := newWorld(t, nil, rich(t, 1), rich(t, 2), rich(t, 3))
 	burner := deploy(t, w.dev, common.FromHex("5b600056")) // an endless loop
@@ -232,7 +244,7 @@ func TestStandingBesideGasBurner(t *testing.T) {
 		ChainID: uint256.MustFromBig(w.dev.ChainID()), To: addressOf(devchain.SettlementKey()), Gas: 100_000,
 		GasFeeCap: uint256.NewInt(5e9), GasTipCap: uint256.NewInt(1e9), AuthList: []types.SetCodeAuthorization{delegation},
 	})
-	// The more are behind it, the more gas there is to burn and to be left.
+	// More permits behind it mean more gas to burn, and more gas that is left.
 	for behind := range 30 {
 		permits := []payment.Permit{permit(t, payer(t, 1), 0, amountOf(1)), permit(t, key, 1)}
 		want := []x402.Reason{"", x402.ReasonSimulation}
@@ -252,7 +264,7 @@ func TestStandingBesideGasBurner(t *testing.T) {
 	}
 }
 
-// A payment that takes more gas than its transaction would have is refused.
+// A payment that needs more gas than its transaction has fails.
 func TestStandingOfTheExpensive(t *testing.T) {
 	dev := startChain(t, rich(t, 1))
 	for _, test := range []struct {
@@ -277,7 +289,7 @@ func TestStandingOfTheExpensive(t *testing.T) {
 	}
 }
 
-// What starves in the batch and works alone is not refused.
+// A payment that has too little gas in the batch and settles alone does not fail.
 func TestStandingOfTheStarved(t *testing.T) {
 	dev := startChain(t, rich(t, 1), rich(t, 2))
 	aggregate := contracts.Multicall3().ABI.Methods["aggregate3"]
@@ -314,7 +326,8 @@ func TestStandingOfTheStarved(t *testing.T) {
 	chain := dial(t, dev, tap.through)
 	forged := permit(t, payer(t, 2), 1)
 	forged.Signature[40] ^= 1
-	standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1), permit(t, payer(t, 1), 2), forged, permit(t, payer(t, 2), 2)})
+	standings, err := chain.Standing(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1),
+		permit(t, payer(t, 1), 2), forged, permit(t, payer(t, 2), 2)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +349,8 @@ func TestSpent(t *testing.T) {
 				t.Fatal(err)
 			}
 			last := permit(t, key, 0, func(p *payment.Permit) { p.Nonce = large })
-			permits := []payment.Permit{permit(t, key, 0), permit(t, key, 1), permit(t, key, 255), permit(t, key, 256), last, permit(t, payer(t, 2), 0)}
+			permits := []payment.Permit{permit(t, key, 0), permit(t, key, 1), permit(t, key, 255),
+				permit(t, key, 256), last, permit(t, payer(t, 2), 0)}
 			before := w.settle(permits[0]).BlockNumber
 			w.settle(permits[2])
 			after := w.settle(last).BlockNumber
@@ -384,7 +398,7 @@ func TestDeadlineAtTheNewestBlock(t *testing.T) {
 	}
 }
 
-// Whatever a contract reverts with, the payer gets a reason.
+// The payer gets a reason whatever a contract reverts with.
 func FuzzRevertData(f *testing.F) {
 	for _, seed := range []string{
 		"", "00", "756688fe", "cd21db4f", "08c379a0",

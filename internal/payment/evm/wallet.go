@@ -116,7 +116,8 @@ func (w *Wallet) price(op string, m market, gas uint64, replaces *payment.Tx) (o
 //
 // It fails with ErrBatch, ErrFeeCeiling or ErrWalletEmpty, or because the node
 // does not answer.
-func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint64, replaces *payment.Tx) (payment.Tx, error) {
+func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint64,
+	replaces *payment.Tx) (payment.Tx, error) {
 	op := fmt.Sprintf("sign a transaction for %d payments with nonce %d", len(permits), nonce)
 	to, data, err := w.target(ctx, permits)
 	if err != nil {
@@ -128,7 +129,8 @@ func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint6
 		return payment.Tx{}, err
 	}
 	if m.blockGas > 0 && gas > m.blockGas {
-		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: it needs %d gas, a block has %d", ErrBatch, gas, m.blockGas))
+		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: it needs %d gas, a block has %d", ErrBatch, gas,
+			m.blockGas))
 	}
 	o, err := w.price(op, m, gas, replaces)
 	if err != nil {
@@ -197,7 +199,8 @@ func (w *Wallet) target(ctx context.Context, permits []payment.Permit) (common.A
 // ErrWalletEmpty if the text of the node's error says so.
 func (w *Wallet) Broadcast(ctx context.Context, tx payment.Tx) error {
 	op := fmt.Sprintf("broadcast %s", tx.Hash)
-	requests := []rpc.BatchElem{{Method: "eth_sendRawTransaction", Args: []any{hexutil.Bytes(tx.Raw)}, Result: new(common.Hash)}}
+	requests := []rpc.BatchElem{{Method: "eth_sendRawTransaction", Args: []any{hexutil.Bytes(tx.Raw)},
+		Result: new(common.Hash)}}
 	if err := w.chain.send(ctx, op, requests); err != nil {
 		return err
 	}
@@ -238,11 +241,14 @@ func refusal(text string) error {
 		err   error
 		words []string
 	}{
-		{errKnown, []string{"already known", "alreadyknown", "known transaction", "already imported", "already exists", "already in mempool"}},
-		{ErrNonceTooLow, []string{"nonce too low", "nonce is too low", "oldnonce", "nonce_too_low", "already mined", "already been mined"}},
+		{errKnown, []string{"already known", "alreadyknown", "known transaction", "already imported",
+			"already exists", "already in mempool"}},
+		{ErrNonceTooLow, []string{"nonce too low", "nonce is too low", "oldnonce", "nonce_too_low", "already mined",
+			"already been mined"}},
 		{ErrUnderpriced, []string{"underpriced", "fee too low", "feetoolow", "price too low", "replacementnotallowed",
 			"less than block base fee", "below minimum", "below the minimum", "less than the base fee", "gas price is too low"}},
-		{ErrWalletEmpty, []string{"insufficient funds", "insufficientfunds", "insufficient balance", "upfront cost exceeds", "not enough funds"}},
+		{ErrWalletEmpty, []string{"insufficient funds", "insufficientfunds", "insufficient balance",
+			"upfront cost exceeds", "not enough funds"}},
 	} {
 		for _, words := range kind.words {
 			if strings.Contains(text, words) {

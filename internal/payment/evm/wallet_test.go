@@ -32,15 +32,16 @@ func TestSettleOne(t *testing.T) {
 
 	decoded := decodeTx(t, tx.Raw)
 	if decoded.Hash() != tx.Hash || decoded.Gas() != tx.GasLimit || *decoded.To() != x402.ExactProxy || decoded.Type() != types.DynamicFeeTxType {
-		t.Errorf("the transaction is not what it is said to be: %+v", decoded)
+		t.Errorf("the raw transaction differs from the fields: %+v", decoded)
 	}
 	if decoded.GasFeeCap().Cmp(tx.FeeCap.Big()) != 0 || decoded.GasTipCap().Cmp(tx.TipCap.Big()) != 0 {
-		t.Errorf("fees %s, %s are said to be %s, %s", decoded.GasFeeCap(), decoded.GasTipCap(), tx.FeeCap, tx.TipCap)
+		t.Errorf("the raw fees are %s, %s, the fields say %s, %s", decoded.GasFeeCap(), decoded.GasTipCap(),
+			tx.FeeCap, tx.TipCap)
 	}
 	if tx.SignedAt != boxoffice.At(now) || tx.GasLimit != evm.GasBase+150_000 {
 		t.Errorf("signed at %s with %d gas", tx.SignedAt, tx.GasLimit)
 	}
-	// The proxy's own ABI reads what was packed.
+	// The ABI of the proxy itself decodes the call.
 	values, err := contracts.ExactProxy().ABI.Methods["settle"].Inputs.Unpack(decoded.Data()[4:])
 	if err != nil {
 		t.Fatal(err)
@@ -54,16 +55,16 @@ func TestSettleOne(t *testing.T) {
 	}
 
 	receipt := w.mine(tx)
-	told, err := w.dev.Client().TransactionReceipt(t.Context(), tx.Hash)
+	rpcReceipt, err := w.dev.Client().TransactionReceipt(t.Context(), tx.Hash)
 	if err != nil {
 		t.Fatal(err)
 	}
-	price, err := x402.Uint256FromBig(told.EffectiveGasPrice)
+	price, err := x402.Uint256FromBig(rpcReceipt.EffectiveGasPrice)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &payment.Receipt{
-		TxHash: tx.Hash, BlockNumber: receipt.BlockNumber, GasUsed: told.GasUsed, GasPrice: price,
+		TxHash: tx.Hash, BlockNumber: receipt.BlockNumber, GasUsed: rpcReceipt.GasUsed, GasPrice: price,
 		Transfers: []payment.Transfer{{
 			Token: w.dev.Token(), From: p.From, To: payTo, Amount: x402.NewUint256(100), TxHash: tx.Hash, BlockNumber: receipt.BlockNumber,
 		}},
@@ -86,7 +87,8 @@ func TestSettleBatch(t *testing.T) {
 	w := newWorld(t, nil, rich(t, 1), rich(t, 2))
 	spent := permit(t, payer(t, 2), 0)
 	w.settle(spent)
-	permits := []payment.Permit{permit(t, payer(t, 1), 0), spent, permit(t, payer(t, 2), 1), permit(t, payer(t, 1), 1, amountOf(7))}
+	permits := []payment.Permit{permit(t, payer(t, 1), 0), spent, permit(t, payer(t, 2), 1),
+		permit(t, payer(t, 1), 1, amountOf(7))}
 	tx := w.sign(permits, w.nonce(), nil)
 	if to := decodeTx(t, tx.Raw).To(); *to != x402.Multicall3 {
 		t.Errorf("sent to %s", to)
@@ -101,7 +103,8 @@ func TestSettleBatch(t *testing.T) {
 	for _, transfer := range receipt.Transfers {
 		got = append(got, moved{transfer.From, transfer.Amount.String(), transfer.LogIndex})
 	}
-	want := []moved{{addressOf(payer(t, 1)), "100", 0}, {addressOf(payer(t, 2)), "100", 2}, {addressOf(payer(t, 1)), "7", 4}}
+	want := []moved{{addressOf(payer(t, 1)), "100", 0}, {addressOf(payer(t, 2)), "100", 2},
+		{addressOf(payer(t, 1)), "7", 4}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(moved{})); diff != "" {
 		t.Errorf("transfers (-want +got):\n%s", diff)
 	}
@@ -154,7 +157,8 @@ func TestReplacement(t *testing.T) {
 	permits := []payment.Permit{permit(t, payer(t, 1), 1)}
 	first := w.sign(permits, 0, nil)
 	second := w.sign(permits, 0, &first)
-	for _, fee := range []struct{ old, new boxoffice.Amount }{{first.FeeCap, second.FeeCap}, {first.TipCap, second.TipCap}} {
+	for _, fee := range []struct{ old, new boxoffice.Amount }{{first.FeeCap, second.FeeCap},
+		{first.TipCap, second.TipCap}} {
 		if 8*fee.new.Big().Uint64() < 9*fee.old.Big().Uint64() {
 			t.Errorf("%s after %s is not 12.5 %% more", fee.new, fee.old)
 		}
@@ -195,7 +199,7 @@ func TestEmptyWallet(t *testing.T) {
 	if err := w.wallet.Ready(t.Context()); err != nil {
 		t.Errorf("a wallet with coin is not ready: %v", err)
 	}
-	// A balance that is gone since the signing.
+	// The balance was spent after the transaction was signed.
 	tap := newTap(t, w.dev)
 	tap.answer = func(method string, _ []json.RawMessage) any {
 		if method == "eth_getBalance" {
@@ -288,15 +292,16 @@ func TestFees(t *testing.T) {
 			if legacy := decoded.Type() == types.LegacyTxType; legacy != (test.baseFee < 0) {
 				t.Errorf("transaction type %d", decoded.Type())
 			}
-			if sender, err := types.Sender(types.LatestSignerForChainID(dev.ChainID()), decoded); err != nil || sender != wallet.Address() || decoded.Nonce() != 3 {
+			if sender, err := types.Sender(types.LatestSignerForChainID(dev.ChainID()),
+				decoded); err != nil || sender != wallet.Address() || decoded.Nonce() != 3 {
 				t.Errorf("sender %s, nonce %d, %v", sender, decoded.Nonce(), err)
 			}
 		})
 	}
 }
 
-// Whatever the market does, a replacement is one that nodes take, and no offer
-// is above the maximum.
+// At any fees of the chain nodes accept a replacement, and no offer is above the
+// maximum.
 func TestReplacementFeesProperty(t *testing.T) {
 	dev := startChain(t)
 	tap := newTap(t, dev)
@@ -321,7 +326,8 @@ func TestReplacementFeesProperty(t *testing.T) {
 				t.Fatalf("cap %s, tip %s at base fee %d", tx.FeeCap, tx.TipCap, baseFee)
 			}
 			if previous != nil {
-				for _, fee := range []struct{ old, new boxoffice.Amount }{{previous.FeeCap, tx.FeeCap}, {previous.TipCap, tx.TipCap}} {
+				for _, fee := range []struct{ old, new boxoffice.Amount }{{previous.FeeCap, tx.FeeCap},
+					{previous.TipCap, tx.TipCap}} {
 					if fee.new.Cmp(fee.old) <= 0 || 8*fee.new.Big().Int64() < 9*fee.old.Big().Int64() {
 						t.Fatalf("%s replaces %s", fee.new, fee.old)
 					}
@@ -332,7 +338,7 @@ func TestReplacementFeesProperty(t *testing.T) {
 	})
 }
 
-// A legacy transaction settles on a real chain too.
+// A transaction before EIP-1559 settles too.
 func TestLegacySettles(t *testing.T) {
 	w := newWorld(t, nil, rich(t, 1))
 	tap := newTap(t, w.dev)

@@ -56,10 +56,12 @@ type ReplyKind string
 
 // The kinds of replies.
 const (
-	ReplySettled  ReplyKind = "settled"   // it is settled: the facilitator names the transaction
-	ReplyRefused  ReplyKind = "refused"   // it was not sent, for a reason that does not change
-	ReplyNotTaken ReplyKind = "not_taken" // this call did not send it: the facilitator did not take the call, or its reason is unknown to us
-	ReplyUnknown  ReplyKind = "unknown"   // it may be sent: the reply is pending, broken, missing or a server error
+	ReplySettled ReplyKind = "settled" // it is settled: the facilitator names the transaction
+	ReplyRefused ReplyKind = "refused" // it was not sent, for a reason that does not change
+	// This call did not send it: the facilitator did not take the call, or it refused
+	// for a reason that may change or that we do not know.
+	ReplyNotTaken ReplyKind = "not_taken"
+	ReplyUnknown  ReplyKind = "unknown" // it may be sent: the reply is pending, broken, missing or a server error
 )
 
 // Reply is what a settle call came to.
@@ -99,7 +101,8 @@ func (c *Client) Check(ctx context.Context) error {
 
 // Verify asks whether a payment would settle. It returns nil if it would, else why
 // not. An error means that the facilitator did not answer the question.
-func (c *Client) Verify(ctx context.Context, payload []byte, requirements x402.Requirements) (*payment.Rejection, error) {
+func (c *Client) Verify(ctx context.Context, payload []byte,
+	requirements x402.Requirements) (*payment.Rejection, error) {
 	request, err := encode(payload, requirements)
 	if err != nil {
 		return nil, err
@@ -178,11 +181,13 @@ func (c *Client) readReply(status int, body []byte, permit payment.Permit) Reply
 		ErrorReason *x402.Reason `json:"errorReason"`
 	}
 	malformed := json.Unmarshal(body, &response) != nil || response.Success == nil
-	reply := Reply{Kind: ReplyUnknown, Reason: x402.ReasonPending, Detail: fmt.Sprintf("%s answered %d", x402.PathSettle, status)}
+	reply := Reply{Kind: ReplyUnknown, Reason: x402.ReasonPending,
+		Detail: fmt.Sprintf("%s answered %d", x402.PathSettle, status)}
 	switch {
 	case status >= 500, status == http.StatusRequestTimeout:
 		return reply
-	case malformed && status >= 300, status == http.StatusTooManyRequests, status == http.StatusUnauthorized, status == http.StatusForbidden:
+	case malformed && status >= 300, status == http.StatusTooManyRequests, status == http.StatusUnauthorized,
+		status == http.StatusForbidden:
 		reply.Kind, reply.Reason = ReplyNotTaken, reasonNotTaken
 		return reply
 	case malformed:
@@ -217,7 +222,8 @@ func (c *Client) readSuccess(reply Reply, status int, response x402.Settlement, 
 	switch {
 	case status != http.StatusOK, err != nil || len(hash) != common.HashLength,
 		response.Network != "" && response.Network != x402.Network(c.ChainID),
-		response.Payer != "" && (!common.IsHexAddress(response.Payer) || common.HexToAddress(response.Payer) != permit.From),
+		response.Payer != "" && (!common.IsHexAddress(response.Payer) ||
+			common.HexToAddress(response.Payer) != permit.From),
 		response.Amount != "" && response.Amount != permit.Permitted.Amount.String():
 		reply.Detail += " with a success that is of no such payment"
 		return reply
@@ -225,7 +231,8 @@ func (c *Client) readSuccess(reply Reply, status int, response x402.Settlement, 
 	return Reply{Kind: ReplySettled, Transaction: common.BytesToHash(hash)}
 }
 
-func (c *Client) call(ctx context.Context, method, path string, request []byte, key boxoffice.UUID) (status int, body []byte, header http.Header, err error) {
+func (c *Client) call(ctx context.Context, method, path string, request []byte,
+	key boxoffice.UUID) (status int, body []byte, header http.Header, err error) {
 	message, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(request))
 	if err != nil {
 		return 0, nil, nil, errors.New("facilitator: its address is malformed")

@@ -18,23 +18,27 @@ import (
 )
 
 var (
-	owner  = common.HexToAddress("0x857b06519E91e3A54538791bDbb0E22373e36b66")
-	hash   = "0x" + strings.Repeat("ab", 32)
-	terms  = x402.Requirements{Scheme: "exact", Network: "eip155:31337", Amount: x402.NewUint256(7), MaxTimeoutSeconds: 60, Extra: &x402.Extra{AssetTransferMethod: "permit2"}}
+	owner = common.HexToAddress("0x857b06519E91e3A54538791bDbb0E22373e36b66")
+	hash  = "0x" + strings.Repeat("ab", 32)
+	terms = x402.Requirements{Scheme: "exact", Network: "eip155:31337", Amount: x402.NewUint256(7),
+		MaxTimeoutSeconds: 60, Extra: &x402.Extra{AssetTransferMethod: "permit2"}}
 	intent = func() payment.Intent {
 		auth := x402.Authorization{From: owner, Permitted: x402.Permitted{Amount: terms.Amount}}
-		payload, err := json.Marshal(x402.Payload{X402Version: 2, Accepted: terms, Payload: x402.Permit2Payload{Authorization: auth, Signature: []byte{1}}})
+		payload, err := json.Marshal(x402.Payload{X402Version: 2, Accepted: terms,
+			Payload: x402.Permit2Payload{Authorization: auth, Signature: []byte{1}}})
 		if err != nil {
 			panic(err)
 		}
-		return payment.Intent{ID: "3c5c1f0a-9d5c-4c0e-8f0c-1d2b3a4c5d6e", Payload: payload, Permit: payment.Permit{Authorization: auth}}
+		return payment.Intent{ID: "3c5c1f0a-9d5c-4c0e-8f0c-1d2b3a4c5d6e", Payload: payload,
+			Permit: payment.Permit{Authorization: auth}}
 	}()
 )
 
 func facilitator(t *testing.T, answer http.HandlerFunc) *remote.Client {
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	return remote.NewClient(remote.ClientConfig{URL: server.URL + "/", ChainID: 31337, Authorization: "Bearer x", Timeout: 10 * time.Second})
+	return remote.NewClient(remote.ClientConfig{URL: server.URL + "/", ChainID: 31337, Authorization: "Bearer x",
+		Timeout: 10 * time.Second})
 }
 
 func says(status int, body string) http.HandlerFunc {
@@ -60,9 +64,11 @@ func TestReplies(t *testing.T) {
 		{"TypeScript", 200, yes(`,"network":"eip155:31337","payer":"0x857b06519E91e3A54538791bDbb0E22373e36b66","extensions":null`), remote.ReplySettled, ""},
 		{"Go in lower case", 200, yes(`,"network":"eip155:31337","payer":"0x857b06519e91e3a54538791bdbb0e22373e36b66","amount":"7"`), remote.ReplySettled, ""},
 		{"another network", 200, yes(`,"network":"eip155:1"`), remote.ReplyUnknown, x402.ReasonPending},
-		{"another payer", 200, yes(`,"network":"eip155:31337","payer":"0x0000000000000000000000000000000000000001"`), remote.ReplyUnknown, x402.ReasonPending},
+		{"another payer", 200, yes(`,"network":"eip155:31337","payer":"0x0000000000000000000000000000000000000001"`),
+			remote.ReplyUnknown, x402.ReasonPending},
 		{"another amount", 200, yes(`,"network":"eip155:31337","amount":"6"`), remote.ReplyUnknown, x402.ReasonPending},
-		{"no hash", 200, `{"success":true,"transaction":"","network":"eip155:31337"}`, remote.ReplyUnknown, x402.ReasonPending},
+		{"no hash", 200, `{"success":true,"transaction":"","network":"eip155:31337"}`, remote.ReplyUnknown,
+			x402.ReasonPending},
 		{"success of an error", 500, yes(""), remote.ReplyUnknown, x402.ReasonPending},
 		{"garbage", 200, "<html>", remote.ReplyUnknown, x402.ReasonPending},
 		{"a list", 200, "[]", remote.ReplyUnknown, x402.ReasonPending},
@@ -72,16 +78,21 @@ func TestReplies(t *testing.T) {
 		{"forbidden", 403, "{}", remote.ReplyNotTaken, "facilitator_unavailable"},
 		{"timeout of a proxy", 408, "", remote.ReplyUnknown, x402.ReasonPending},
 		{"bad gateway", 502, "", remote.ReplyUnknown, x402.ReasonPending},
-		{"TypeScript refuses", 200, no("permit2_allowance_required"), remote.ReplyRefused, x402.ReasonAllowanceRequired},
+		{"TypeScript refuses", 200, no("permit2_allowance_required"), remote.ReplyRefused,
+			x402.ReasonAllowanceRequired},
 		{"Go refuses", 400, no("invalid_permit2_spender"), remote.ReplyRefused, x402.ReasonSpender},
-		{"Rust refuses for the allowance", 412, no("permit2_allowance_required"), remote.ReplyRefused, x402.ReasonAllowanceRequired},
+		{"Rust refuses for the allowance", 412, no("permit2_allowance_required"), remote.ReplyRefused,
+			x402.ReasonAllowanceRequired},
 		{"Rust refuses", 400, no("invalid_payment_expired"), remote.ReplyRefused, x402.ReasonDeadlineExpired},
 		{"the nonce is spent", 200, no("permit2_invalid_nonce"), remote.ReplyUnknown, x402.ReasonNonceSpent},
-		{"a message after the reason", 200, no("invalid_exact_evm_transaction_failed: nonce too low"), remote.ReplyUnknown, x402.ReasonTransactionFailed},
-		{"refused with a transaction", 200, `{"success":false,"errorReason":"insufficient_funds","transaction":"` + hash + `","network":""}`, remote.ReplyUnknown, x402.ReasonInsufficientBalance},
+		{"a message after the reason", 200, no("invalid_exact_evm_transaction_failed: nonce too low"),
+			remote.ReplyUnknown, x402.ReasonTransactionFailed},
+		{"refused with a transaction", 200, `{"success":false,"errorReason":"insufficient_funds","transaction":"` +
+			hash + `","network":""}`, remote.ReplyUnknown, x402.ReasonInsufficientBalance},
 		{"pending", 200, no("settlement_pending"), remote.ReplyUnknown, x402.ReasonPending},
 		{"unknown reason", 200, no("Mercury in <retrograde>"), remote.ReplyNotTaken, "Mercury_in_retrograde"},
-		{"no reason", 200, `{"success":false,"errorReason":null,"transaction":"","network":""}`, remote.ReplyNotTaken, "facilitator_gave_no_reason"},
+		{"no reason", 200, `{"success":false,"errorReason":null,"transaction":"","network":""}`, remote.ReplyNotTaken,
+			"facilitator_gave_no_reason"},
 		{"a redirect", 307, "", remote.ReplyNotTaken, "facilitator_unavailable"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -140,7 +151,8 @@ func TestVerify(t *testing.T) {
 		away   bool
 	}{
 		{"valid", 200, `{"isValid":true,"payer":"0x"}`, "", false},
-		{"invalid", 200, `{"isValid":false,"invalidReason":"insufficient_funds"}`, x402.ReasonInsufficientBalance, false},
+		{"invalid", 200, `{"isValid":false,"invalidReason":"insufficient_funds"}`, x402.ReasonInsufficientBalance,
+			false},
 		{"Rust", 412, `{"isValid":false,"invalidReason":"permit2_allowance_required","invalidReasonDetails":"","payer":""}`, x402.ReasonAllowanceRequired, false},
 		{"unknown reason", 200, `{"isValid":false,"invalidReason":"because"}`, "because", false},
 		{"its own fault", 200, `{"isValid":false,"invalidReason":"unexpected_verify_error"}`, "", true},

@@ -46,12 +46,14 @@ func (s *Settler) decideByReplies(ctx context.Context, waiting []payment.Intent)
 		late := fits && s.Rounds.Now().Add(-afterDeadline).Unix() > int64(deadline)
 		switch {
 		case h.reply.Kind == ReplySettled:
-			decision = payment.Decision{Intent: intent, Outcome: payment.OutcomeSettled, Evidence: s.evidence(intent, *h.reply)}
+			decision = payment.Decision{Intent: intent, Outcome: payment.OutcomeSettled,
+				Evidence: s.evidence(intent, *h.reply)}
 		case h.reply.Kind == ReplyRefused && h.neverSent:
 		case h.reply.Kind == ReplyNotTaken && h.neverSent && late:
 		default:
 			if late {
-				s.Rounds.Log.ErrorContext(ctx, "a payment may have been settled and the facilitator does not tell; configure chain.rpc_url to let the chain decide",
+				s.Rounds.Log.ErrorContext(ctx, "a payment may have been settled and the facilitator does not "+
+					"tell; configure chain.rpc_url to let the chain decide",
 					"intent", intent.ID, "order", intent.OrderID, "reason", h.reply.Reason)
 			}
 			continue

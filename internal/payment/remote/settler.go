@@ -23,15 +23,17 @@ type Exposures interface {
 
 // SettlerConfig is what a Settler needs.
 type SettlerConfig struct {
-	ChainID     uint64
-	Client      *Client
-	Store       Store
-	Recorder    payment.Recorder
-	Exposures   Exposures
-	Decider     *payment.Decider // decides by the chain; nil: no RPC node is configured, and the facilitator's replies decide
-	MaxInFlight int              // calls under way at once
-	RetryEvery  time.Duration    // the pause before the second call for an intent; each further one is twice as long
-	Decided     func()           // called after the facilitator's replies decided intents; may be nil
+	ChainID   uint64
+	Client    *Client
+	Store     Store
+	Recorder  payment.Recorder
+	Exposures Exposures
+	// Decider decides by the chain. It is nil if no RPC node is configured: then the
+	// facilitator's replies decide.
+	Decider     *payment.Decider
+	MaxInFlight int           // calls under way at once
+	RetryEvery  time.Duration // the pause before the second call for an intent; each further one is twice as long
+	Decided     func()        // called after the facilitator's replies decided intents; may be nil
 	Rounds      payment.LoopConfig
 }
 
@@ -154,7 +156,8 @@ func (s *Settler) callFacilitator(ctx context.Context, intent payment.Intent, h 
 		}
 	}
 	if ctx.Err() == nil {
-		s.Rounds.Log.InfoContext(ctx, "facilitator called to settle", "intent", intent.ID, "reply", reply.Kind, "reason", reply.Reason, "detail", reply.Detail)
+		s.Rounds.Log.InfoContext(ctx, "facilitator called to settle", "intent", intent.ID, "reply", reply.Kind,
+			"reason", reply.Reason, "detail", reply.Detail)
 	}
 	s.mu.Lock()
 	pause := s.RetryEvery << min(h.calls-1, 6)

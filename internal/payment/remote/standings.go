@@ -26,7 +26,8 @@ var _ payment.Standings = Standings{}
 // Standing implements payment.Standings. It writes the accepted terms again from
 // each permit, which the Verifier has found equal to the terms of the quote. A
 // facilitator does not say whether an owner has code or what it approves.
-func (s Standings) Standing(ctx context.Context, permits []payment.Permit, _ ...payment.Approval) ([]payment.Standing, error) {
+func (s Standings) Standing(ctx context.Context, permits []payment.Permit,
+	_ ...payment.Approval) ([]payment.Standing, error) {
 	standings := make([]payment.Standing, len(permits))
 	for i, permit := range permits {
 		extra := s.Token
