@@ -91,7 +91,7 @@ func TestDocumentedAnswersOfGitAndAgents(t *testing.T) {
 		expect(403, route[0], route[1], "", "Origin", "https://elsewhere.example")
 		expect(404, route[0], strings.Replace(route[1], string(id), string(boxoffice.NewUUID()), 1), "")
 	}
-	restore = takeTablesAway(t, w, "jobs", "mailbox")
+	restore = takeTablesAway(t, w, "jobs", "callbacks")
 	expect(503, "GET", refs, "")
 	expect(503, "POST", fetch, want, pack...)
 	expect(503, "POST", "/callbacks/"+task, done, signed(task, done, secret)...)

@@ -24,6 +24,7 @@ import (
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
 	"boxoffice/internal/store/sqlite"
+	"boxoffice/internal/work"
 	"boxoffice/internal/work/delivery"
 )
 
@@ -167,7 +168,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // operatorHandler returns the handler of the operator's routes.
 func (s *Server) operatorHandler() http.Handler {
 	return httpapi.NewOperator(httpapi.OperatorConfig{
-		Payments: s.store, Work: s.store, Log: s.Log, Now: s.Now,
+		Payments: s.store, Work: work.Canceller{Store: s.store}, Log: s.Log, Now: s.Now,
 		Health: map[string]func(context.Context) error{
 			"store":   s.store.Ping,
 			"chain":   func(context.Context) error { return s.chainHealth() },

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,9 +21,9 @@ import (
 
 // works is everything that runs and delivers what was admitted.
 type works struct {
-	engine    *engine.Engine[*sql.Tx] // nil: this process runs nothing
-	git       httpapi.Repositories    // nil: nothing is delivered
-	callbacks http.Handler            // nil: no agent answers later
+	engine    *engine.Engine       // nil: this process runs nothing
+	git       httpapi.Repositories // nil: nothing is delivered
+	callbacks http.Handler         // nil: no agent answers later
 }
 
 func (w *works) run(ctx context.Context) error {
@@ -51,13 +50,13 @@ func openWork(o Options, store *sqlite.Store) (*works, error) {
 	if o.Work.Concurrency == 0 {
 		return w, nil
 	}
-	w.engine, err = engine.New(engine.Config[*sql.Tx]{
-		Store: store, Schedules: store, Driver: store.Driver(), Queue: sqlite.Queue, Deliverer: deliverer, Open: order.Open, Agents: runners,
+	w.engine = engine.New(engine.Config{
+		Store: store, Upkeep: store, Deliverer: deliverer, Open: order.Open, Agents: runners,
 		Concurrency: o.Work.Concurrency, Attempts: o.Work.Attempts, Backoff: time.Duration(o.Work.Backoff),
 		Lease: time.Duration(o.Work.Lease), Poll: time.Duration(o.Work.Poll), Scheduling: time.Duration(o.Work.Scheduling),
 		Now: o.Now, Log: o.Log,
 	})
-	return w, err
+	return w, nil
 }
 
 func openGit(o Options) (*delivery.Git, error) {

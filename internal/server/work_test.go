@@ -217,7 +217,7 @@ func TestDatabaseAwayWhileWorking(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range jobs {
-		for !strings.Contains(w.Log.String(), `msg="a result could not be saved; it will be tried again" work=`+string(id)) {
+		for !strings.Contains(w.Log.String(), `msg="a result could not be saved; saving is repeated" work=`+string(id)) {
 			<-retry.C
 		}
 	}

@@ -1,7 +1,6 @@
 package work
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,23 +13,42 @@ type NodeKind string
 // The kinds of nodes.
 const (
 	NodeAgent    NodeKind = "agent"    // a step of a job: the operator's agent runs for it
-	NodeMember   NodeKind = "member"   // of an oracle's panel
-	NodeDelivery NodeKind = "delivery" // of a job, after all its steps
+	NodeMember   NodeKind = "member"   // a member of an oracle's panel
+	NodeDelivery NodeKind = "delivery" // the delivery of a job, after all its steps
 )
 
-// Node is what is run: a step of a job or its delivery, or a member of a panel.
-// A node that is run again keeps its row.
+// The templates of nodes that are not steps of a job.
+const (
+	TemplateOracle   = "oracle"   // members of panels
+	TemplateDelivery = "delivery" // deliveries: every worker runs them
+)
+
+// Node is the row of a step of a job, of its delivery, or of a member of a panel.
+// A node that runs again keeps its row.
 type Node struct {
 	Work     boxoffice.UUID // the job or the oracle
 	Position int            // within the work, from 0
 	Kind     NodeKind
 	boxoffice.Node
 	Objective string
-	Choice    string // a member's
-	Failures  int    // of the agent, since it last began or got an answer
+	Choice    string // what a member answered
+
+	Failures    int // failed runs since the node began or got an input
+	WorkersLost int // runs whose worker was lost, since the node began or got an input
+	InputsGiven int // how many inputs of the job the last run was given
+
+	DueAt     *boxoffice.Timestamp // of a queued node: when its next run may start
+	Holder    string               // of a running node: the process that runs it
+	HeldUntil *boxoffice.Timestamp // of a running node: when the run expires, unless its holder renews it
+
+	// EndingHolder is the process whose run of the node was cancelled and whose
+	// agent may still use the workspace. Other runs of the job wait until that
+	// process reports the end, at most until EndingUntil.
+	EndingHolder string
+	EndingUntil  *boxoffice.Timestamp
 }
 
-// Label is what agents know the node by: members of a panel are numbered.
+// Label is the name by which agents know the node. Members of a panel are numbered.
 func (n Node) Label() string {
 	if n.Kind == NodeMember {
 		return fmt.Sprintf("%s-%d", n.ID, n.Position+1)
@@ -38,11 +56,10 @@ func (n Node) Label() string {
 	return n.ID
 }
 
-// soleNode names the node of a job that is no graph.
+// soleNode is the name of the only step of a job that is not a workflow.
 const soleNode = "main"
 
-// nodesOf returns the nodes of a new job: those of its graph, or one, and its
-// delivery.
+// nodesOf returns the nodes of a new job: its steps, and its delivery as the last.
 func nodesOf(job Job) []Node {
 	steps := job.Brief.Nodes
 	if len(steps) == 0 {
@@ -50,94 +67,95 @@ func nodesOf(job Job) []Node {
 	}
 	var nodes []Node
 	for i, step := range steps {
-		state := boxoffice.NodeWaiting
-		if len(step.After) == 0 {
-			state = boxoffice.NodeQueued
-		}
-		nodes = append(nodes, Node{
+		node := Node{
 			Work: job.ID, Position: i, Kind: NodeAgent, Objective: step.Objective,
-			Node: boxoffice.Node{ID: step.ID, State: state, Template: step.Template, After: step.After},
-		})
+			Node: boxoffice.Node{ID: step.ID, State: boxoffice.NodeWaiting, Template: step.Template, After: step.After},
+		}
+		if len(step.After) == 0 {
+			node = node.queued(job.CreatedAt)
+		}
+		nodes = append(nodes, node)
 	}
 	return append(nodes, Node{
 		Work: job.ID, Position: len(steps), Kind: NodeDelivery,
-		Node: boxoffice.Node{ID: string(NodeDelivery), State: boxoffice.NodeWaiting},
+		Node: boxoffice.Node{ID: string(NodeDelivery), State: boxoffice.NodeWaiting, Template: TemplateDelivery},
 	})
 }
 
 // NewMember returns a queued member of a panel.
-func NewMember(oracle boxoffice.UUID, position int) Node {
+func NewMember(oracle boxoffice.UUID, position int, now boxoffice.Timestamp) Node {
 	return Node{
 		Work: oracle, Position: position, Kind: NodeMember,
-		Node: boxoffice.Node{ID: string(NodeMember), State: boxoffice.NodeQueued},
-	}
+		Node: boxoffice.Node{ID: string(NodeMember), Template: TemplateOracle},
+	}.queued(now)
 }
 
-// Run names one attempt at a node. It is what the queue carries: the node's row
-// decides whether the attempt is still wanted, so a run that is queued twice, or
-// that two workers take, happens once.
+// queued returns the node as one that begins anew and may run at once.
+func (n Node) queued(now boxoffice.Timestamp) Node {
+	n.State, n.DueAt = boxoffice.NodeQueued, &now
+	n.Failures, n.WorkersLost, n.Reason = 0, 0, ""
+	return n
+}
+
+// Run names one attempt to carry out a node.
 type Run struct {
 	Work     boxoffice.UUID `json:"work"`
 	Position int            `json:"position"`
 	Attempt  int            `json:"attempt"` // from 1
 }
 
-// Kind names the run in the queue.
-func (Run) Kind() string { return "node" }
-
-// Assignment is everything that a run needs to know.
+// Assignment is everything that a worker needs to know for a run.
 type Assignment struct {
 	Run
 	Node         Node
 	Job          Job    // of a step or a delivery
 	Oracle       Oracle // of a member
-	Predecessors []Node // that are done, in the order of After
-	Answers      []string
+	Predecessors []Node // the nodes in After, in that order; all are done
+	Inputs       []string
 }
 
-// Verdict says how a run ended.
-type Verdict string
+// Claim says which queued nodes a worker can run.
+type Claim struct {
+	Templates []string // of the nodes; nil: any
+	Limit     int
+}
 
-// The verdicts.
+// Outcome says how a run ended.
+type Outcome string
+
+// The outcomes.
 const (
-	Done      Verdict = "done"
-	Blocked   Verdict = "blocked"   // it needs input
-	Again     Verdict = "again"     // it failed, and is tried again
-	Failed    Verdict = "failed"    // it failed, and is not tried again
-	Abandoned Verdict = "abandoned" // its worker stopped: it is tried again as if it had not been
-	Lost      Verdict = "lost"      // its worker fell silent: it is tried again, as the same attempt of the agent
+	Done          Outcome = "done"
+	Retry         Outcome = "retry"   // it failed, and another attempt can help
+	Blocked       Outcome = "blocked" // it needs an input
+	Failed        Outcome = "failed"  // it failed, and another attempt does not help
+	WorkerStopped Outcome = "worker stopped"
+	WorkerLost    Outcome = "worker lost"
 )
 
-// Result is what a run came to.
+// Result is the outcome of a run and what came of it.
 type Result struct {
-	Verdict  Verdict
-	Summary  string              // done
-	Choice   string              // a member that is done
-	Reason   string              // blocked, again or failed: for the requester
-	After    time.Duration       // again: when
-	Log      string              // the end of what the agent said on the side
-	Delivery *boxoffice.Delivery // a delivery that is done
-	Lapsed   bool                // counts only if the holder has not renewed the run by now
+	Outcome    Outcome
+	Summary    string              // done
+	Choice     string              // done: of a member
+	Delivery   *boxoffice.Delivery // done: of a delivery
+	Reason     string              // retry, blocked or failed: the requester reads it
+	OurFault   bool                // retry: this service failed, not the agent and not the requester's side
+	RetryAfter time.Duration       // retry: the next attempt starts no sooner
+	Log        string              // the end of what the agent wrote to standard error
 }
 
-// Held is a run that a worker took and has not ended.
-type Held struct {
-	Run
-	Holder string
-	Losses int // runs of its node before it whose worker was lost, since that last began or got an answer
+// Retries says how often and when failed runs are tried again.
+type Retries struct {
+	Attempts int           // failed runs after which a node has failed
+	Backoff  time.Duration // before the first retry; it doubles with each
 }
 
-// A Failure is what somebody else did wrong: a host that refused a push, an
-// address that may not be reached, a workspace that is too large. Its text is
-// bounded, holds no secret, and is what the requester reads.
+func (r Retries) after(failures int) time.Duration { return r.Backoff << min(failures, 10) }
+
+// A Failure is what the requester's side did wrong: a host that refused a push,
+// an address that may not be reached, a workspace that is too large. The
+// requester reads its text, which is short and holds no secret.
 type Failure struct{ Text string }
 
 func (f *Failure) Error() string { return f.Text }
-
-// ErrLost is returned for a run that is not, or no longer, the caller's: the
-// node was taken by another, or decided.
-var ErrLost = errors.New("work: the run is not the caller's")
-
-// ErrLeaving is returned for a run that has to wait: one before it was cancelled,
-// and its agent may still be in the workspace.
-var ErrLeaving = errors.New("work: a run before it has not ended")

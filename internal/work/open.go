@@ -1,9 +1,11 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"boxoffice"
 )
@@ -16,11 +18,11 @@ func OpenJob(ctx context.Context, tx Tx, owner Owner, template, objective string
 	return Opened{Kind: KindJob, ID: job.ID}, tx.InsertJob(ctx, job)
 }
 
-// ContinueJob gives an input to a job. A completed job is left as it is: its
-// project's next version is opened as a new job. Any other takes the input as
-// an answer, which resumes it if it is blocked.
-func ContinueJob(ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, input string, now boxoffice.Timestamp) (Opened, error) {
-	err := tx.AnswerJob(ctx, id, Answer{OrderID: owner.OrderID, Text: input, At: now})
+// ContinueJob gives an input to a job. A job that is blocked resumes. A job that
+// is completed stays as it is: the next version of its project is opened as a new job.
+func ContinueJob(ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, text string, now boxoffice.Timestamp) (Opened, error) {
+	input := Input{OrderID: owner.OrderID, Text: text, At: now}
+	err := tx.Change(ctx, id, func(g Graph) (Change, error) { return g.GiveInput(input) })
 	if !errors.Is(err, ErrEnded) {
 		return Opened{Kind: KindJob, ID: id}, err
 	}
@@ -28,7 +30,7 @@ func ContinueJob(ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, inp
 	if err != nil {
 		return Opened{}, err
 	}
-	next := newJob(owner, job.Template, input, now)
+	next := newJob(owner, job.Template, text, now)
 	next.LaunchKind, next.Brief, next.Project = job.LaunchKind, job.Brief, job.Project
 	next.Brief.Follows = id
 	next.Steps = nodesOf(next)
@@ -41,7 +43,7 @@ func OpenOracle(ctx context.Context, tx Tx, owner Owner, oracle boxoffice.Oracle
 	oracle.CreatedAt, oracle.UpdatedAt = now, now
 	panel := make([]Node, oracle.PanelSize)
 	for i := range panel {
-		panel[i] = NewMember(oracle.ID, i)
+		panel[i] = NewMember(oracle.ID, i, now)
 	}
 	return Opened{Kind: KindOracle, ID: oracle.ID}, tx.InsertOracle(ctx, Oracle{Oracle: oracle, Owner: owner, Panel: panel})
 }
@@ -70,7 +72,7 @@ type Recurrence struct {
 	IntervalMinutes int64
 	Runs            int64
 	StartAt         *boxoffice.Timestamp // nil: now
-	Missed          string               // boxoffice.MissedSkip or MissedCatchUp
+	Missed          string               // boxoffice.MissedSkip, the default, or MissedCatchUp
 }
 
 // CreateSchedule starts a schedule. Its first run is due at its start.
@@ -81,15 +83,84 @@ func CreateSchedule(ctx context.Context, tx Tx, owner Owner, r Recurrence, now b
 	}
 	schedule := boxoffice.Schedule{
 		ID: boxoffice.NewUUID(), State: boxoffice.ScheduleActive, Action: r.Action, Input: r.Input,
-		IntervalMinutes: r.IntervalMinutes, RunsBought: r.Runs, RunsLeft: r.Runs, NextRunAt: &first, Missed: r.Missed,
+		IntervalMinutes: r.IntervalMinutes, RunsBought: r.Runs, RunsLeft: r.Runs, NextRunAt: &first,
+		Missed:    cmp.Or(r.Missed, boxoffice.MissedSkip),
 		CreatedAt: now, UpdatedAt: now,
 	}
 	return Opened{Kind: KindSchedule, ID: schedule.ID}, tx.InsertSchedule(ctx, Schedule{Schedule: schedule, Owner: owner})
 }
 
-// TopUpSchedule adds runs to a schedule, live or ended.
+// TopUpSchedule adds runs to a schedule, whatever its state.
 func TopUpSchedule(ctx context.Context, tx Tx, id boxoffice.UUID, runs int64, now boxoffice.Timestamp) (Opened, error) {
-	return Opened{Kind: KindSchedule, ID: id}, tx.AddRuns(ctx, id, runs, now)
+	return Opened{Kind: KindSchedule, ID: id}, tx.ChangeSchedule(ctx, id, func(s Schedule) (Schedule, error) {
+		return s.AddRuns(runs, now), nil
+	})
+}
+
+// RunSchedule takes the due run of a schedule and saves what open opens for it.
+// It returns ErrStale if no run is due.
+func RunSchedule(ctx context.Context, tx Tx, id boxoffice.UUID, now boxoffice.Timestamp, open func(Schedule) (Opened, error)) error {
+	var schedule Schedule
+	var run boxoffice.ScheduledRun
+	err := tx.ChangeSchedule(ctx, id, func(s Schedule) (next Schedule, err error) {
+		schedule = s
+		next, run, err = s.TakeRun(now)
+		return next, err
+	})
+	if err != nil {
+		return err
+	}
+	opened, err := open(schedule)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	run.Kind, run.ID = opened.Kind, opened.ID
+	return tx.InsertScheduledRun(ctx, id, run)
+}
+
+// Cancelled is work that an operator cancelled: a job, an oracle or a schedule.
+type Cancelled struct {
+	Kind  string         `json:"kind"`
+	ID    boxoffice.UUID `json:"id"`
+	State string         `json:"state"` // after the cancellation: blocked or stopped
+}
+
+// Updater runs a change in one transaction, under a name for errors.
+type Updater interface {
+	Update(ctx context.Context, name string, change func(Tx) error) error
+}
+
+// Canceller cancels work for the operator.
+type Canceller struct{ Store Updater }
+
+// Cancel ends what is queued or runs for a job, the job of a workflow, or an
+// oracle, or stops a schedule. Results of their workers do not count any more.
+// Work that is blocked or stopped stays as it is. It returns ErrNotFound, or
+// ErrEnded for what is completed or has no runs left, with the State of that.
+func (c Canceller) Cancel(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp) (cancelled Cancelled, err error) {
+	err = c.Store.Update(ctx, "cancel", func(tx Tx) error {
+		found, err := tx.Find(ctx, id)
+		if err != nil {
+			return err
+		}
+		cancelled = Cancelled{Kind: found.Kind, ID: found.ID}
+		if found.Kind == KindSchedule {
+			return tx.ChangeSchedule(ctx, found.ID, func(s Schedule) (Schedule, error) {
+				next, err := s.Stop(now)
+				cancelled.State = string(next.State)
+				return next, err
+			})
+		}
+		return tx.Change(ctx, found.ID, func(g Graph) (Change, error) {
+			change, err := g.Cancel(now)
+			cancelled.State = string(g.State)
+			if change.Record != nil {
+				cancelled.State = string(change.Record.To)
+			}
+			return change, err
+		})
+	})
+	return cancelled, err
 }
 
 func newJob(owner Owner, template, objective string, now boxoffice.Timestamp) Job {

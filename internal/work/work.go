@@ -1,5 +1,7 @@
-// Package work keeps what admitted actions created: jobs, oracles, workflows
-// and schedules. It does not know who paid for them or how.
+// Package work holds what admitted actions create: jobs, oracles, workflows and
+// schedules. It decides everything that happens to them: a store reads rows,
+// calls the methods of Graph and Schedule, and writes what they return. It does
+// not know who paid for the work or how.
 package work
 
 import (
@@ -23,17 +25,17 @@ const (
 type Opened struct {
 	Kind  string
 	ID    boxoffice.UUID
-	JobID boxoffice.UUID // the job that carries a workflow; else empty
+	JobID boxoffice.UUID // of a workflow: the job that carries it
 }
 
-// Owner is whose work it is.
+// Owner says whose work it is.
 type Owner struct {
 	Requester boxoffice.Requester
 	Payer     common.Address
 	OrderID   boxoffice.UUID // the order whose admission opened it
 }
 
-// Document is a named text that a job is given beside its objective.
+// Document is a named text that an agent is given beside the objective.
 type Document struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -44,10 +46,10 @@ type Job struct {
 	boxoffice.Job
 	Owner
 	Brief Brief
-	Steps []Node // what is run for it, the delivery included; set when it is opened
+	Steps []Node // its steps and its delivery; set when the job is opened
 }
 
-// Brief is what the one who does a job is told beside template and objective.
+// Brief is what the agent of a job is given beside template and objective.
 type Brief struct {
 	Context  []Document               `json:"context,omitempty"`
 	RepoURL  string                   `json:"repoUrl,omitempty"` // deliver there
@@ -63,10 +65,10 @@ type Brief struct {
 type Oracle struct {
 	boxoffice.Oracle
 	Owner
-	Panel []Node // its first members; set when it is opened
+	Panel []Node // its first members; set when the oracle is opened
 }
 
-// Workflow is a workflow as it is stored. Its state is that of its job.
+// Workflow is a workflow as it is stored. Its state is the state of its job.
 type Workflow struct {
 	boxoffice.Workflow
 	Owner
@@ -76,9 +78,10 @@ type Workflow struct {
 type Schedule struct {
 	boxoffice.Schedule
 	Owner
+	StoppedBefore *boxoffice.Timestamp // of a stopped schedule: when its next run was due
 }
 
-// Due is a schedule that has a run due. The zero value is before all of them.
+// Due is a schedule that has a run due. The zero value sorts before all others.
 type Due struct {
 	At boxoffice.Timestamp
 	ID boxoffice.UUID
@@ -87,51 +90,34 @@ type Due struct {
 // ErrNotFound is returned for work that does not exist or is not the requester's.
 var ErrNotFound = errors.New("work: not found")
 
-// ErrEnded is returned for work that is completed, or a schedule without runs
-// left: it takes no input, and there is nothing to be cancelled.
-var ErrEnded = errors.New("work: it has ended")
-
-// Cancelled is work that an operator cancelled: a job, an oracle or a schedule.
-type Cancelled struct {
-	Kind  string         `json:"kind"`
-	ID    boxoffice.UUID `json:"id"`
-	State string         `json:"state"` // now: blocked, or stopped
-}
-
-// Tx is the part of a store's transaction in which work is opened.
+// Tx is the part of a store's transaction in which work is opened and changed.
 type Tx interface {
 	Inserter
 	Changer
 }
 
-// Inserter saves new work. What can be run of it is queued, in the same
-// transaction.
+// Inserter saves new work, with its nodes.
 type Inserter interface {
 	InsertJob(ctx context.Context, job Job) error
 	InsertOracle(ctx context.Context, oracle Oracle) error
 	InsertWorkflow(ctx context.Context, workflow Workflow) error
 	InsertSchedule(ctx context.Context, schedule Schedule) error
+	InsertScheduledRun(ctx context.Context, schedule boxoffice.UUID, run boxoffice.ScheduledRun) error
 }
 
 // Changer changes work that exists. Each method returns ErrNotFound if there is none.
 type Changer interface {
-	// AnswerJob keeps an input for a job. Its nodes that are blocked or have
-	// failed are queued again, and so is the job if it was blocked. It returns
-	// ErrEnded, and keeps nothing, if the job is completed.
-	AnswerJob(ctx context.Context, id boxoffice.UUID, answer Answer) error
+	// Find returns the kind of some work. For a workflow it returns the job that
+	// carries the workflow.
+	Find(ctx context.Context, id boxoffice.UUID) (Opened, error)
+	// Change reads a job or an oracle with its nodes, so that nothing else changes
+	// them until the transaction ends, and writes what decide returns.
+	Change(ctx context.Context, id boxoffice.UUID, decide func(Graph) (Change, error)) error
+	// ChangeSchedule reads a schedule in the same way and writes what decide returns.
+	ChangeSchedule(ctx context.Context, id boxoffice.UUID, decide func(Schedule) (Schedule, error)) error
 	// NextVersion returns a job with the project of its next version. A job that
 	// has no project becomes version 1 of a new one.
 	NextVersion(ctx context.Context, id boxoffice.UUID) (Job, error)
-	// AddRuns adds bought runs to a schedule. One that ended or was stopped
-	// becomes active, its next run being one interval after now, and not before its start.
-	AddRuns(ctx context.Context, id boxoffice.UUID, runs int64, now boxoffice.Timestamp) error
-}
-
-// Answer is an input that a requester paid to give to a job.
-type Answer struct {
-	OrderID boxoffice.UUID
-	Text    string
-	At      boxoffice.Timestamp
 }
 
 // Store reads work for its requester.

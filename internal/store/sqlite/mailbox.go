@@ -24,7 +24,7 @@ type Mailbox struct {
 func (m Mailbox) Open(ctx context.Context, id string, of boxoffice.UUID, node string) (kept []byte, err error) {
 	err = m.untilDone(ctx, func() error {
 		return m.Store.writer.QueryRowContext(ctx, `
-			INSERT INTO mailbox (id, work_id, node) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET answer = answer RETURNING answer`,
+			INSERT INTO callbacks (task_id, work_id, node) VALUES (?, ?, ?) ON CONFLICT (task_id) DO UPDATE SET result = result RETURNING result`,
 			id, of, node).Scan(&kept)
 	})
 	return kept, err
@@ -34,7 +34,7 @@ func (m Mailbox) Open(ctx context.Context, id string, of boxoffice.UUID, node st
 // kept; work.ErrNotFound if nobody waits for it.
 func (m Mailbox) Put(ctx context.Context, id string, answer []byte) (kept []byte, err error) {
 	err = m.Store.write(ctx, "keep answer", func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, `UPDATE mailbox SET answer = coalesce(answer, ?) WHERE id = ? RETURNING answer`, answer, id).Scan(&kept)
+		err := tx.QueryRowContext(ctx, `UPDATE callbacks SET result = coalesce(result, ?) WHERE task_id = ? RETURNING result`, answer, id).Scan(&kept)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = work.ErrNotFound
 		}
@@ -47,7 +47,7 @@ func (m Mailbox) Put(ctx context.Context, id string, answer []byte) (kept []byte
 // that is away is asked again: what the agent does for the answer goes on.
 func (m Mailbox) Wait(ctx context.Context, id string) (answer []byte, err error) {
 	err = m.untilDone(ctx, func() error {
-		return m.Store.readers.QueryRowContext(ctx, "SELECT answer FROM mailbox WHERE id = ? AND answer IS NOT NULL", id).Scan(&answer)
+		return m.Store.readers.QueryRowContext(ctx, "SELECT result FROM callbacks WHERE task_id = ? AND result IS NOT NULL", id).Scan(&answer)
 	})
 	return answer, err
 }
@@ -64,11 +64,4 @@ func (m Mailbox) untilDone(ctx context.Context, try func() error) error {
 		}
 	}
 	return nil
-}
-
-// emptied takes away the boxes of a node whose run is over, or of all nodes of
-// a work if none is named. The next run has a task of its own, and so another box.
-func emptied(ctx context.Context, tx *sql.Tx, of boxoffice.UUID, node string) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM mailbox WHERE work_id = ?1 AND (node = ?2 OR ?2 = '')", of, node)
-	return err
 }

@@ -140,15 +140,15 @@ func (s *Store) Unadmitted(ctx context.Context, limit int) ([]order.Record, erro
 
 // Admit implements order.Store. It calls open at most once.
 func (s *Store) Admit(ctx context.Context, change order.Change, open func(work.Tx) (work.Opened, error)) error {
-	return s.write(ctx, "admit", func(tx *sql.Tx) error {
-		if err := changeOrder(ctx, tx, change); err != nil {
+	return s.writeWork(ctx, "admit", func(t *workTx) error {
+		if err := changeOrder(ctx, t.tx, change); err != nil {
 			return err
 		}
-		opened, err := open(workTx{tx, s.queue})
+		opened, err := open(t)
 		if err != nil {
 			return fmt.Errorf("open: %w", err)
 		}
-		_, err = tx.ExecContext(ctx, `
+		_, err = t.tx.ExecContext(ctx, `
 			INSERT INTO admissions (order_id, admitted_at, kind, work_id, job_id) VALUES (?, ?, ?, ?, ?)`,
 			change.OrderID, change.To.AdmittedAt, opened.Kind, opened.ID, unlessEmpty(opened.JobID))
 		return err

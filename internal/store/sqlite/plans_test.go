@@ -29,8 +29,8 @@ func TestPlans(t *testing.T) {
 		{"intents_settled", selectSettled, []any{1, 5, 20}},
 		{"slots_open", selectSlots(openSlots), []any{1, "x"}},
 		{"schedules_due", selectDue, []any{1, 0, "", 20}},
-		{"nodes_due", selectForgotten, []any{1, 20}},
-		{"nodes_held", selectLapsed, []any{1, 20}},
+		{"nodes_due", selectDueNodes, []any{1, nil, 20}},
+		{"nodes_held", selectExpired, []any{1, 20}},
 	}
 	for index, query := range map[string]work.JobQuery{
 		"jobs_newest":                             {},

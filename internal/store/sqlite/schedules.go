@@ -10,25 +10,24 @@ import (
 )
 
 const (
-	scheduleState  = `CASE WHEN stopped_at IS NULL THEN state ELSE 'stopped' END`
 	selectSchedule = `
-	SELECT ` + ownerColumns + `, id, ` + scheduleState + `, action, input, interval_minutes, runs_bought, runs_left,
-	       CASE WHEN stopped_at IS NULL THEN next_run_at END, missed, created_at, updated_at
+	SELECT ` + ownerColumns + `, id, state, action, input, interval_minutes, runs_bought, runs_left,
+	       next_run_at, stopped_before, missed, created_at, updated_at
 	FROM schedules `
 	selectDue = `SELECT next_run_at, id FROM schedules
-	WHERE state = 'active' AND stopped_at IS NULL AND next_run_at <= ? AND (next_run_at, id) > (?, ?) ORDER BY next_run_at, id LIMIT ?`
+	WHERE state = 'active' AND next_run_at <= ? AND (next_run_at, id) > (?, ?) ORDER BY next_run_at, id LIMIT ?`
 )
 
 func scanSchedule(from row) (schedule work.Schedule, err error) {
 	var input string
 	err = from.Scan(append(intoOwner(&schedule.Owner), &schedule.ID, &schedule.State, &schedule.Action, &input,
-		&schedule.IntervalMinutes, &schedule.RunsBought, &schedule.RunsLeft, &schedule.NextRunAt, &schedule.Missed,
-		&schedule.CreatedAt, &schedule.UpdatedAt)...)
+		&schedule.IntervalMinutes, &schedule.RunsBought, &schedule.RunsLeft, &schedule.NextRunAt, &schedule.StoppedBefore,
+		&schedule.Missed, &schedule.CreatedAt, &schedule.UpdatedAt)...)
 	schedule.Input = []byte(input)
 	return schedule, err
 }
 
-// lastRuns is how many of its works the record of a schedule shows.
+// lastRuns is how many of its runs the record of a schedule shows.
 const lastRuns = 10
 
 // Schedule implements work.Store.
@@ -46,8 +45,8 @@ func (s *Store) Schedule(ctx context.Context, requester boxoffice.Requester, id 
 	return schedule, err
 }
 
-// DueSchedules returns the schedules that have a run due, longest due first,
-// those that come after the given one.
+// DueSchedules returns the schedules that have a run due and sort after the given
+// one; the one that is due longest comes first.
 func (s *Store) DueSchedules(ctx context.Context, now boxoffice.Timestamp, after work.Due, limit int) ([]work.Due, error) {
 	due, err := collect(ctx, s.readers, func(from row) (due work.Due, err error) {
 		err = from.Scan(&due.At, &due.ID)
@@ -56,37 +55,30 @@ func (s *Store) DueSchedules(ctx context.Context, now boxoffice.Timestamp, after
 	return due, named(ctx, "read due schedules", err)
 }
 
-// RunSchedule takes the run of a schedule that is due and keeps what open
-// creates for it, in one transaction. It returns work.ErrLost if none is due any
-// more: runs left and next time are read and written under one lock.
-func (s *Store) RunSchedule(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp, open func(work.Tx, work.Schedule) (work.Opened, error)) error {
-	return s.write(ctx, "run schedule", func(tx *sql.Tx) error {
-		schedule, err := queryWork(ctx, tx, scanSchedule, selectSchedule+"WHERE id = ?", id)
-		if err != nil {
-			return err
-		}
-		if schedule.NextRunAt == nil || *schedule.NextRunAt > now {
-			return work.ErrLost
-		}
-		due, state := *schedule.NextRunAt, boxoffice.ScheduleActive
-		next := new(work.NextRun(due, now, schedule.IntervalMinutes, schedule.Missed))
-		if schedule.RunsLeft == 1 {
-			state, next = boxoffice.ScheduleEnded, nil
-		}
-		if err := take(ctx, tx, `
-			UPDATE schedules SET runs_left = runs_left - 1, state = ?, next_run_at = ?, updated_at = ?
-			WHERE id = ? AND state = 'active' AND stopped_at IS NULL AND next_run_at = ? AND runs_left = ?`,
-			state, next, now, id, due, schedule.RunsLeft,
-		); err != nil {
-			return err
-		}
-		opened, err := open(workTx{tx, s.queue}, schedule)
-		if err != nil {
-			return fmt.Errorf("open: %w", err)
-		}
-		_, err = tx.ExecContext(ctx, `
-			INSERT INTO schedule_runs (schedule_id, number, kind, work_id, due_at, at) VALUES (?, ?, ?, ?, ?, ?)`,
-			id, schedule.RunsBought-schedule.RunsLeft+1, opened.Kind, opened.ID, due, now)
+// ChangeSchedule implements work.Changer.
+func (t *workTx) ChangeSchedule(ctx context.Context, id boxoffice.UUID, decide func(work.Schedule) (work.Schedule, error)) error {
+	from, err := queryWork(ctx, t.tx, scanSchedule, selectSchedule+"WHERE id = ?", id)
+	if err != nil {
 		return err
-	})
+	}
+	to, err := decide(from)
+	if err != nil {
+		return err
+	}
+	return moveWork(ctx, t.tx, `
+		UPDATE schedules SET state = ?, runs_bought = ?, runs_left = ?, next_run_at = ?, stopped_before = ?, updated_at = ?
+		WHERE id = ? AND state = ? AND runs_bought = ? AND runs_left = ? AND next_run_at IS ?`,
+		to.State, to.RunsBought, to.RunsLeft, to.NextRunAt, to.StoppedBefore, to.UpdatedAt,
+		id, from.State, from.RunsBought, from.RunsLeft, from.NextRunAt)
+}
+
+// InsertScheduledRun implements work.Inserter.
+func (t *workTx) InsertScheduledRun(ctx context.Context, schedule boxoffice.UUID, run boxoffice.ScheduledRun) error {
+	_, err := t.tx.ExecContext(ctx, `
+		INSERT INTO schedule_runs (schedule_id, number, kind, work_id, due_at, at) VALUES (?, ?, ?, ?, ?, ?)`,
+		schedule, run.Number, run.Kind, run.ID, run.DueAt, run.At)
+	if err != nil {
+		return fmt.Errorf("insert scheduled run: %w", err)
+	}
+	return nil
 }

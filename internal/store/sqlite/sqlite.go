@@ -22,7 +22,6 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
-	"github.com/riverqueue/river"
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
 
@@ -45,7 +44,7 @@ type Config struct {
 type Store struct {
 	writer  *sql.DB // one connection: SQLite has one writer, and waiting for a connection ends with the context
 	readers *sql.DB // read the last commit and never wait for the writer
-	queue   *river.Client[*sql.Tx]
+	queued  signal  // is broadcast when a transaction of this process has queued a node
 }
 
 var (
@@ -110,11 +109,7 @@ func (s *Store) open(ctx context.Context, path string) (err error) {
 	if mode != "wal" {
 		return fmt.Errorf("the file system does not support a write-ahead log: the journal mode is %s", mode)
 	}
-	if err := migrate(ctx, s.writer); err != nil {
-		return err
-	}
-	s.queue, err = openQueue(ctx, s.writer)
-	return err
+	return migrate(ctx, s.writer)
 }
 
 func connect(path string, connections int, params url.Values) (*sql.DB, error) {

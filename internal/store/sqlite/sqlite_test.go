@@ -235,7 +235,7 @@ func TestMailboxAway(t *testing.T) {
 	}
 	db := raw(t, path)
 	must(t, db, `PRAGMA busy_timeout = 10000`)
-	must(t, db, `ALTER TABLE mailbox RENAME TO mailbox_away`)
+	must(t, db, `ALTER TABLE callbacks RENAME TO callbacks_away`)
 	got, opened := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := mailbox.Open(t.Context(), "b", boxoffice.NewUUID(), "main")
@@ -253,7 +253,7 @@ func TestMailboxAway(t *testing.T) {
 			t.Errorf("kept while the table is away: %v", err)
 		}
 	}
-	must(t, db, `ALTER TABLE mailbox_away RENAME TO mailbox`)
+	must(t, db, `ALTER TABLE callbacks_away RENAME TO callbacks`)
 	if _, err := mailbox.Put(t.Context(), "a", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -267,10 +267,13 @@ func TestMailboxAway(t *testing.T) {
 func TestMailboxGoesWithItsRun(t *testing.T) {
 	const holder, now = "process 1", boxoffice.Timestamp(1_780_000_000_000)
 	for _, test := range []struct {
-		verdict work.Verdict
+		outcome work.Outcome
 		stays   bool
-	}{{work.Done, false}, {work.Blocked, false}, {work.Again, false}, {work.Failed, false}, {work.Lost, true}, {work.Abandoned, true}, {"cancelled", false}} {
-		t.Run(string(test.verdict), func(t *testing.T) {
+	}{
+		{work.Done, false}, {work.Blocked, false}, {work.Retry, false}, {work.Failed, false}, {"cancelled", false},
+		{work.WorkerLost, true}, {work.WorkerStopped, true},
+	} {
+		t.Run(string(test.outcome), func(t *testing.T) {
 			store := open(t, filepath.Join(t.TempDir(), "boxoffice.db"))
 			mailbox := sqlite.Mailbox{Store: store, Poll: time.Millisecond}
 			var job, panel work.Opened
@@ -289,10 +292,10 @@ func TestMailboxGoesWithItsRun(t *testing.T) {
 				})
 			}
 			for _, run := range []work.Run{{Work: job.ID, Attempt: 1}, {Work: panel.ID, Position: 2, Attempt: 1}} {
-				if test.verdict == work.Blocked && run.Work == panel.ID {
+				if test.outcome == work.Blocked && run.Work == panel.ID {
 					continue // members are not blocked
 				}
-				assignment, err := store.Claim(t.Context(), run, holder, now+1000, now, nil)
+				assignment, err := storetest.Start(t.Context(), store, run, holder, now+1000, now)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -303,10 +306,10 @@ func TestMailboxGoesWithItsRun(t *testing.T) {
 				if _, err := mailbox.Open(t.Context(), "other "+id, run.Work, "another"); err != nil {
 					t.Fatal(err)
 				}
-				if test.verdict == "cancelled" {
-					_, err = store.Cancel(t.Context(), run.Work, now)
+				if test.outcome == "cancelled" {
+					_, err = work.Canceller{Store: store}.Cancel(t.Context(), run.Work, now)
 				} else {
-					err = store.Finish(t.Context(), run, holder, work.Result{Verdict: test.verdict, Choice: "yes"}, now)
+					err = storetest.Finish(t.Context(), store, run, holder, work.Result{Outcome: test.outcome, Choice: "yes"}, now)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -314,7 +317,7 @@ func TestMailboxGoesWithItsRun(t *testing.T) {
 				if _, err := mailbox.Put(t.Context(), id, []byte("x")); (err == nil) != test.stays || err != nil && !errors.Is(err, work.ErrNotFound) {
 					t.Errorf("%s: %v", assignment.Node.Label(), err)
 				}
-				if _, err := mailbox.Put(t.Context(), "other "+id, []byte("x")); (err == nil) == (test.verdict == "cancelled") {
+				if _, err := mailbox.Put(t.Context(), "other "+id, []byte("x")); err != nil {
 					t.Errorf("another node's: %v", err)
 				}
 			}

@@ -12,7 +12,7 @@ import (
 
 func cancel(t testing.TB, store Store, id boxoffice.UUID, want work.Cancelled) {
 	t.Helper()
-	got, err := store.Cancel(t.Context(), id, now+2)
+	got, err := work.Canceller{Store: store}.Cancel(t.Context(), id, now+2)
 	fatal(t, err)
 	same(t, got, want)
 }
@@ -29,8 +29,8 @@ func blockedReason(t testing.TB, store Store, id boxoffice.UUID) string {
 }
 
 var cancelTests = map[string]func(*testing.T, Store){
-	// What a worker says of a run that was cancelled does not count; an input
-	// resumes the job where it stood.
+	// The result of a run that was cancelled does not count. An input resumes the
+	// job at the node that was cancelled.
 	"Running": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
 		run := work.Run{Work: id, Attempt: 1}
@@ -38,26 +38,26 @@ var cancelTests = map[string]func(*testing.T, Store){
 		blocked := work.Cancelled{Kind: work.KindJob, ID: id, State: "blocked"}
 		cancel(t, store, id, blocked)
 		same(t, blockedReason(t, store, id), "analysis failed at node a: cancelled by the operator")
-		held, err := store.Renew(t.Context(), holder, now+minute)
+		held, err := store.Renew(t.Context(), holder, []work.Run{run}, now+minute)
 		fatal(t, err)
 		same(t, held, []work.Run(nil))
-		wantError(t, store.Finish(t.Context(), run, holder, work.Result{Verdict: work.Done, Summary: "late"}, now+3), work.ErrLost)
-		cancel(t, store, id, blocked) // again changes nothing
+		wantError(t, Finish(t.Context(), store, run, holder, work.Result{Outcome: work.Done, Summary: "late"}, now+3), work.ErrStale)
+		cancel(t, store, id, blocked) // a second time changes nothing
 		admit(t, store, alice, 2, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
 			return work.ContinueJob(t.Context(), tx, owner, id, "go on", now+4)
 		})
-		wantError(t, store.Finish(t.Context(), run, holder, work.Result{Verdict: work.Done, Summary: "later"}, now+5), work.ErrLost)
+		wantError(t, Finish(t.Context(), store, run, holder, work.Result{Outcome: work.Done, Summary: "later"}, now+5), work.ErrStale)
 		run.Attempt++
-		// Its agent may be in the workspace until it said that it left, or its hold is over.
-		_, err = store.Claim(t.Context(), run, "process 2", now+2*minute, now+minute, nil)
-		wantError(t, err, work.ErrLeaving)
-		fatal(t, store.Left(t.Context(), run, "process 2"))
-		_, err = store.Claim(t.Context(), run, "process 2", now+2*minute, now+minute, nil)
-		wantError(t, err, work.ErrLeaving)
-		fatal(t, store.Left(t.Context(), run, holder))
-		same(t, claim(t, store, run).Answers, []string{"go on"})
-		wantError(t, store.Finish(t.Context(), work.Run{Work: id, Attempt: 1}, holder, work.Result{Verdict: work.Done}, now+6), work.ErrLost)
-		finish(t, store, run, work.Result{Verdict: work.Done})
+		// Its agent may use the workspace until its process reports the end, or the lease is over.
+		_, err = Start(t.Context(), store, run, "process 2", now+2*minute, now+minute)
+		wantError(t, err, work.ErrStale)
+		runEnded(t, store, run, "process 2")
+		_, err = Start(t.Context(), store, run, "process 2", now+2*minute, now+minute)
+		wantError(t, err, work.ErrStale)
+		runEnded(t, store, run, holder)
+		same(t, claim(t, store, run).Inputs, []string{"go on"})
+		wantError(t, Finish(t.Context(), store, work.Run{Work: id, Attempt: 1}, holder, work.Result{Outcome: work.Done}, now+6), work.ErrStale)
+		finish(t, store, run, work.Result{Outcome: work.Done})
 		state, nodes := nodeStates(t, store, id)
 		same(t, state, boxoffice.JobRunning)
 		same(t, nodes, []boxoffice.NodeState{boxoffice.NodeDone, boxoffice.NodeQueued})
@@ -66,11 +66,8 @@ var cancelTests = map[string]func(*testing.T, Store){
 	"Queued": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
 		cancel(t, store, id, work.Cancelled{Kind: work.KindJob, ID: id, State: "blocked"})
-		_, err := store.Claim(t.Context(), work.Run{Work: id, Attempt: 1}, holder, now+minute, now, nil)
-		wantError(t, err, work.ErrLost)
-		n, err := store.Requeue(t.Context(), now+minute, now, 10)
-		fatal(t, err)
-		same(t, n, 0)
+		_, err := Start(t.Context(), store, work.Run{Work: id, Attempt: 1}, holder, now+minute, now)
+		wantError(t, err, work.ErrStale)
 	},
 
 	"DeliveryAndCompleted": func(t *testing.T, store Store) {
@@ -78,7 +75,7 @@ var cancelTests = map[string]func(*testing.T, Store){
 		for position := range 2 {
 			run := work.Run{Work: id, Position: position, Attempt: 1}
 			claim(t, store, run)
-			finish(t, store, run, work.Result{Verdict: work.Done})
+			finish(t, store, run, work.Result{Outcome: work.Done})
 		}
 		delivery := work.Run{Work: id, Position: 2, Attempt: 1}
 		claim(t, store, delivery)
@@ -87,32 +84,32 @@ var cancelTests = map[string]func(*testing.T, Store){
 		admit(t, store, alice, 2, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
 			return work.ContinueJob(t.Context(), tx, owner, id, "after all", now+4)
 		})
-		fatal(t, store.Left(t.Context(), delivery, holder))
-		// The delivery goes on; then the last node is told the input, and it is delivered again.
+		runEnded(t, store, delivery, holder)
+		// The delivery runs again; then the last step is given the input, and the job is delivered again.
 		for _, run := range []work.Run{
 			{Work: id, Position: 2, Attempt: 2}, {Work: id, Position: 1, Attempt: 2}, {Work: id, Position: 2, Attempt: 3},
 		} {
 			claim(t, store, run)
-			finish(t, store, run, work.Result{Verdict: work.Done, Delivery: &boxoffice.Delivery{Failure: "refused"}})
+			finish(t, store, run, work.Result{Outcome: work.Done, Delivery: &boxoffice.Delivery{Failure: "refused"}})
 		}
-		_, err := store.Cancel(t.Context(), id, now+5)
+		_, err := work.Canceller{Store: store}.Cancel(t.Context(), id, now+5)
 		wantError(t, err, work.ErrEnded)
 		state, _ := nodeStates(t, store, id)
 		same(t, state, boxoffice.JobCompleted)
 	},
 
-	// A worker's result and a cancellation at once: one of them counts.
+	// If a result and a cancellation come at once, one of them counts.
 	"Race": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
 		run := work.Run{Work: id, Attempt: 1}
 		claim(t, store, run)
 		var finished atomic.Int32
-		race(t, work.ErrLost, func(ctx context.Context, i int) error {
+		race(t, work.ErrStale, func(ctx context.Context, i int) error {
 			if i%2 == 0 {
-				_, err := store.Cancel(ctx, id, now)
+				_, err := work.Canceller{Store: store}.Cancel(ctx, id, now)
 				return err
 			}
-			err := store.Finish(ctx, run, holder, work.Result{Verdict: work.Failed, Reason: "by itself"}, now)
+			err := Finish(ctx, store, run, holder, work.Result{Outcome: work.Failed, Reason: "by itself"}, now)
 			if err == nil {
 				finished.Add(1)
 			}
@@ -146,9 +143,9 @@ var cancelTests = map[string]func(*testing.T, Store){
 		answered, running := work.Run{Work: opened.ID, Attempt: 1}, work.Run{Work: opened.ID, Position: 1, Attempt: 1}
 		claim(t, store, answered)
 		claim(t, store, running)
-		finish(t, store, answered, work.Result{Verdict: work.Done, Choice: "yes"})
+		finish(t, store, answered, work.Result{Outcome: work.Done, Choice: "yes"})
 		cancel(t, store, opened.ID, work.Cancelled{Kind: work.KindOracle, ID: opened.ID, State: "blocked"})
-		wantError(t, store.Finish(t.Context(), running, holder, work.Result{Verdict: work.Done, Choice: "no"}, now), work.ErrLost)
+		wantError(t, Finish(t.Context(), store, running, holder, work.Result{Outcome: work.Done, Choice: "no"}, now), work.ErrStale)
 		oracle, err := store.Oracle(t.Context(), alice, opened.ID)
 		fatal(t, err)
 		fatal(t, oracle.Validate())
@@ -157,8 +154,8 @@ var cancelTests = map[string]func(*testing.T, Store){
 		same(t, len(oracle.Members), 5)
 	},
 
-	// A schedule that was stopped opens nothing and keeps its runs; buying more
-	// makes it go on.
+	// A schedule that was stopped opens nothing and keeps its runs. It goes on when
+	// more runs are bought.
 	"Schedule": func(t *testing.T, store Store) {
 		var schedule work.Schedule
 		admit(t, store, alice, 1, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
@@ -169,11 +166,12 @@ var cancelTests = map[string]func(*testing.T, Store){
 		due, err := store.DueSchedules(t.Context(), now+minute, work.Due{}, 10)
 		fatal(t, err)
 		same(t, due, []work.Due(nil))
-		wantError(t, store.RunSchedule(t.Context(), schedule.ID, now+minute, func(work.Tx, work.Schedule) (work.Opened, error) {
+		wantError(t, runSchedule(t.Context(), store, schedule.ID, now+minute, func(work.Tx, work.Schedule) (work.Opened, error) {
 			return work.Opened{}, errors.New("it was opened")
-		}), work.ErrLost)
+		}), work.ErrStale)
 		stopped := schedule
 		stopped.State, stopped.NextRunAt, stopped.UpdatedAt = boxoffice.ScheduleStopped, nil, now+2
+		stopped.StoppedBefore = schedule.NextRunAt
 		got, err := store.Schedule(t.Context(), alice, schedule.ID)
 		fatal(t, err)
 		fatal(t, got.Validate())
@@ -189,8 +187,9 @@ var cancelTests = map[string]func(*testing.T, Store){
 		same(t, got, schedule)
 	},
 
-	// Who died while its run was cancelled is not waited for beyond its lease.
-	"LeavingLapses": func(t *testing.T, store Store) {
+	// A process that died while its run was cancelled delays the next run by its
+	// lease at most.
+	"EndingIsOver": func(t *testing.T, store Store) {
 		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
 		claim(t, store, run)
 		cancel(t, store, run.Work, work.Cancelled{Kind: work.KindJob, ID: run.Work, State: "blocked"})
@@ -198,11 +197,11 @@ var cancelTests = map[string]func(*testing.T, Store){
 			return work.ContinueJob(t.Context(), tx, owner, run.Work, "go on", now)
 		})
 		run.Attempt++
-		_, err := store.Claim(t.Context(), run, "process 2", now+2*minute, now+minute+1, nil)
+		_, err := Start(t.Context(), store, run, "process 2", now+2*minute, now+minute+1)
 		fatal(t, err)
 	},
 
-	// A schedule that was stopped before its start does not begin earlier.
+	// A schedule that was stopped before its start does not start sooner.
 	"ScheduleBeforeItsStart": func(t *testing.T, store Store) {
 		var schedule work.Schedule
 		admit(t, store, alice, 1, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
@@ -220,7 +219,7 @@ var cancelTests = map[string]func(*testing.T, Store){
 	},
 
 	"Unknown": func(t *testing.T, store Store) {
-		_, err := store.Cancel(t.Context(), boxoffice.NewUUID(), now)
+		_, err := work.Canceller{Store: store}.Cancel(t.Context(), boxoffice.NewUUID(), now)
 		wantError(t, err, work.ErrNotFound)
 	},
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,16 +28,47 @@ func runnable(t testing.TB, store Store, nonce uint64) boxoffice.UUID {
 
 const holder = "process 1"
 
+// Start starts one run, whichever other nodes are due. It returns work.ErrStale
+// if the node is not queued for that attempt or may not run yet.
+func Start(ctx context.Context, store Store, run work.Run, holder string, until, at boxoffice.Timestamp) (work.Assignment, error) {
+	started, err := store.Claim(ctx, work.Claim{Limit: 1000}, at, func(graph work.Graph, position int) (work.Change, error) {
+		if graph.ID != run.Work || position != run.Position || graph.Nodes[position].Attempts != run.Attempt-1 {
+			return work.Change{}, work.ErrStale
+		}
+		return graph.Start(position, holder, until, at)
+	})
+	if err != nil || len(started) == 0 {
+		return work.Assignment{}, cmp.Or(err, work.ErrStale)
+	}
+	return started[0], nil
+}
+
+// Finish saves the result of a run.
+func Finish(ctx context.Context, store Store, run work.Run, holder string, result work.Result, at boxoffice.Timestamp) error {
+	return change(ctx, store, run.Work, func(graph work.Graph) (work.Change, error) {
+		return graph.Finish(run, holder, result, work.Retries{Attempts: 3}, at)
+	})
+}
+
+func change(ctx context.Context, store Store, id boxoffice.UUID, decide func(work.Graph) (work.Change, error)) error {
+	return store.Update(ctx, "change", func(tx work.Tx) error { return tx.Change(ctx, id, decide) })
+}
+
+func runEnded(t testing.TB, store Store, run work.Run, holder string) {
+	t.Helper()
+	fatal(t, change(t.Context(), store, run.Work, func(graph work.Graph) (work.Change, error) { return graph.RunEnded(run, holder) }))
+}
+
 func claim(t testing.TB, store Store, run work.Run) work.Assignment {
 	t.Helper()
-	assignment, err := store.Claim(t.Context(), run, holder, now+minute, now, nil)
+	assignment, err := Start(t.Context(), store, run, holder, now+minute, now+10)
 	fatal(t, err)
 	return assignment
 }
 
 func finish(t testing.TB, store Store, run work.Run, result work.Result) {
 	t.Helper()
-	fatal(t, store.Finish(t.Context(), run, holder, result, now+1))
+	fatal(t, Finish(t.Context(), store, run, holder, result, now+1))
 }
 
 func nodeStates(t testing.TB, store Store, id boxoffice.UUID) (state boxoffice.JobState, nodes []boxoffice.NodeState) {
@@ -53,18 +85,18 @@ var runningTests = map[string]func(*testing.T, Store){
 	"FromQueuedToDelivered": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
 		a, b, delivery := work.Run{Work: id, Attempt: 1}, work.Run{Work: id, Position: 1, Attempt: 1}, work.Run{Work: id, Position: 2, Attempt: 1}
-		_, err := store.Claim(t.Context(), b, holder, now, now, nil)
-		wantError(t, err, work.ErrLost) // it waits for a
+		_, err := Start(t.Context(), store, b, holder, now, now)
+		wantError(t, err, work.ErrStale) // it waits for a
 		claim(t, store, a)
-		finish(t, store, a, work.Result{Verdict: work.Done, Summary: "A", Log: "log"})
+		finish(t, store, a, work.Result{Outcome: work.Done, Summary: "A", Log: "log"})
 		assignment := claim(t, store, b)
 		if len(assignment.Predecessors) != 1 || assignment.Predecessors[0].Summary != "A" || assignment.Node.Objective != "second" || assignment.Job.ID != id {
 			t.Errorf("%+v", assignment)
 		}
-		finish(t, store, b, work.Result{Verdict: work.Done, Summary: "B"})
+		finish(t, store, b, work.Result{Outcome: work.Done, Summary: "B"})
 		claim(t, store, delivery)
 		delivered := &boxoffice.Delivery{RepoURL: "https://example.com/r.git", Commit: fmt.Sprintf("%040x", 7), DeliveredAt: pointer(now)}
-		finish(t, store, delivery, work.Result{Verdict: work.Done, Delivery: delivered})
+		finish(t, store, delivery, work.Result{Outcome: work.Done, Delivery: delivered})
 		job, err := store.Job(t.Context(), alice, id)
 		fatal(t, err)
 		same(t, job.State, boxoffice.JobCompleted)
@@ -74,98 +106,166 @@ var runningTests = map[string]func(*testing.T, Store){
 
 	"ClaimOnce": func(t *testing.T, store Store) {
 		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
-		if won := race(t, work.ErrLost, func(ctx context.Context, i int) error {
-			_, err := store.Claim(ctx, run, fmt.Sprint("process ", i), now+minute, now, nil)
+		if won := race(t, work.ErrStale, func(ctx context.Context, i int) error {
+			_, err := Start(ctx, store, run, fmt.Sprint("process ", i), now+minute, now)
 			return err
 		}); won != 1 {
-			t.Errorf("the run was taken %d times", won)
+			t.Errorf("the run was started %d times", won)
 		}
 	},
 
 	"FinishOnce": func(t *testing.T, store Store) {
 		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
 		claim(t, store, run)
-		wantError(t, store.Finish(t.Context(), run, "process 2", work.Result{Verdict: work.Done}, now), work.ErrLost)
-		if won := race(t, work.ErrLost, func(ctx context.Context, i int) error {
-			verdicts := []work.Verdict{work.Done, work.Again, work.Blocked, work.Failed, work.Abandoned}
-			return store.Finish(ctx, run, holder, work.Result{Verdict: verdicts[i%len(verdicts)], Summary: "s", Reason: "r"}, now)
+		wantError(t, Finish(t.Context(), store, run, "process 2", work.Result{Outcome: work.Done}, now), work.ErrStale)
+		if won := race(t, work.ErrStale, func(ctx context.Context, i int) error {
+			outcomes := []work.Outcome{work.Done, work.Retry, work.Blocked, work.Failed, work.WorkerStopped}
+			return Finish(ctx, store, run, holder, work.Result{Outcome: outcomes[i%len(outcomes)], Summary: "s", Reason: "r"}, now)
 		}); won != 1 {
 			t.Errorf("the run was finished %d times", won)
 		}
 	},
 
-	"LapsedRunsAreGivenBack": func(t *testing.T, store Store) {
+	// Nodes are claimed in the order in which they became due, as many as the
+	// worker can run and of the templates for which it has an agent.
+	"ClaimWhatIsDue": func(t *testing.T, store Store) {
+		jobs := []boxoffice.UUID{runnable(t, store, 1), runnable(t, store, 2), runnable(t, store, 3)}
+		for i, id := range jobs {
+			run := work.Run{Work: id, Attempt: 1}
+			claim(t, store, run)
+			fatal(t, Finish(t.Context(), store, run, holder, work.Result{Outcome: work.WorkerStopped}, now+minute-boxoffice.Timestamp(i)))
+		}
+		take := func(claim work.Claim, at boxoffice.Timestamp) (taken []boxoffice.UUID) {
+			started, err := store.Claim(t.Context(), claim, at, func(graph work.Graph, position int) (work.Change, error) {
+				return graph.Start(position, holder, at+minute, at)
+			})
+			fatal(t, err)
+			for _, assignment := range started {
+				taken = append(taken, assignment.Work)
+			}
+			return taken
+		}
+		same(t, take(work.Claim{Limit: 10}, now+minute-3), []boxoffice.UUID(nil))
+		same(t, take(work.Claim{Limit: 10, Templates: []string{"audit"}}, now+minute), []boxoffice.UUID(nil))
+		due, err := store.DueTemplates(t.Context(), now+minute-1)
+		fatal(t, err)
+		same(t, due, map[string]int{"research": 2})
+		same(t, take(work.Claim{Limit: 2, Templates: []string{"audit", "research"}}, now+minute), []boxoffice.UUID{jobs[2], jobs[1]})
+		same(t, take(work.Claim{Limit: 2}, now+minute), jobs[:1])
+	},
+
+	// The channel is closed when a queued node is committed, and not before.
+	"Queued": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
 		run := work.Run{Work: id, Attempt: 1}
 		claim(t, store, run)
-		kept, err := store.Renew(t.Context(), holder, now+2*minute)
+		queued := store.Queued()
+		isQueued := func() bool {
+			select {
+			case <-queued:
+				return true
+			default:
+				return false
+			}
+		}
+		broken := errors.New("broken")
+		wantError(t, store.Update(t.Context(), "fail", func(tx work.Tx) error {
+			fatal(t, tx.Change(t.Context(), id, func(graph work.Graph) (work.Change, error) {
+				return graph.Finish(run, holder, work.Result{Outcome: work.Done}, work.Retries{}, now)
+			}))
+			return broken
+		}), broken)
+		same(t, isQueued(), false)
+		finish(t, store, run, work.Result{Outcome: work.Done})
+		same(t, isQueued(), true)
+	},
+
+	// If one row is not as it was read nothing is written.
+	"StaleChange": func(t *testing.T, store Store) {
+		id := runnable(t, store, 1)
+		run := work.Run{Work: id, Attempt: 1}
+		claim(t, store, run)
+		for name, spoil := range map[string]func(*work.Change){
+			"state":    func(c *work.Change) { c.Nodes[1].From.State = boxoffice.NodeQueued },
+			"attempts": func(c *work.Change) { c.Nodes[1].From.Attempts++ },
+			"holder":   func(c *work.Change) { c.Nodes[1].From.Holder = "process 2" },
+			"job":      func(c *work.Change) { c.Record.From = boxoffice.JobBlocked },
+		} {
+			t.Run(name, func(t *testing.T) {
+				wantError(t, change(t.Context(), store, id, func(graph work.Graph) (work.Change, error) {
+					change, err := graph.Finish(run, holder, work.Result{Outcome: work.Done}, work.Retries{}, now)
+					spoil(&change)
+					return change, err
+				}), work.ErrStale)
+			})
+		}
+		_, nodes := nodeStates(t, store, id)
+		same(t, nodes, []boxoffice.NodeState{boxoffice.NodeRunning, boxoffice.NodeWaiting})
+	},
+
+	// Every column of a node that can change is kept.
+	"NodeColumns": func(t *testing.T, store Store) {
+		id := runnable(t, store, 1)
+		var want work.Node
+		fatal(t, change(t.Context(), store, id, func(graph work.Graph) (work.Change, error) {
+			want = graph.Nodes[0]
+			want.State, want.DueAt, want.Holder, want.HeldUntil = boxoffice.NodeRunning, nil, "h", pointer(now+1)
+			want.Attempts, want.Failures, want.WorkersLost, want.InputsGiven = 1, 2, 3, 4
+			want.EndingHolder, want.EndingUntil = "e", pointer(now+2)
+			want.Summary, want.Choice, want.Reason = "s", "c", "r"
+			want.StartedAt, want.EndedAt = pointer(now+3), pointer(now+4)
+			return work.Change{Nodes: []work.NodeChange{{From: graph.Nodes[0], To: want}}}, nil
+		}))
+		fatal(t, change(t.Context(), store, id, func(graph work.Graph) (work.Change, error) {
+			same(t, graph.Nodes[0], want)
+			return work.Change{}, nil
+		}))
+	},
+
+	"ExpiredRuns": func(t *testing.T, store Store) {
+		id := runnable(t, store, 1)
+		run, another := work.Run{Work: id, Attempt: 1}, work.Run{Work: runnable(t, store, 2), Attempt: 1}
+		claim(t, store, run)
+		claim(t, store, another)
+		expire := func(run work.Run, at boxoffice.Timestamp) error {
+			return change(t.Context(), store, run.Work, func(graph work.Graph) (work.Change, error) { return graph.Expire(run, at) })
+		}
+		kept, err := store.Renew(t.Context(), holder, []work.Run{run, {Work: id, Position: 1, Attempt: 1}}, now+2*minute)
 		fatal(t, err)
 		same(t, kept, []work.Run{run})
-		lapsed, err := store.Lapsed(t.Context(), now+2*minute, 10)
+		expired, err := store.Expired(t.Context(), now+2*minute, 10)
 		fatal(t, err)
-		same(t, lapsed, []work.Held(nil))
-		lapsed, err = store.Lapsed(t.Context(), now+2*minute+1, 10)
+		same(t, expired, []work.Run{another}) // its holder did not name it
+		expired, err = store.Expired(t.Context(), now+2*minute+1, 10)
 		fatal(t, err)
-		same(t, lapsed, []work.Held{{Run: run, Holder: holder}})
-		finish(t, store, run, work.Result{Verdict: work.Again})
-		kept, err = store.Renew(t.Context(), holder, now)
+		same(t, expired, []work.Run{another, run})
+		wantError(t, expire(run, now+2*minute), work.ErrStale)
+		fatal(t, expire(run, now+2*minute+1))
+		kept, err = store.Renew(t.Context(), holder, []work.Run{run}, now)
 		fatal(t, err)
 		same(t, kept, []work.Run(nil))
-		_, err = store.Claim(t.Context(), run, holder, now, now, nil)
-		wantError(t, err, work.ErrLost) // its second attempt is due now
-		run.Attempt++
-		same(t, claim(t, store, run).Node.Failures, 1)
-	},
-
-	// Between being found silent and being taken from, a holder may speak.
-	"LapsedAndRenewed": func(t *testing.T, store Store) {
-		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
-		claim(t, store, run)
-		_, err := store.Renew(t.Context(), holder, now+2*minute)
+		kept, err = store.Renew(t.Context(), "process 2", []work.Run{another}, now)
 		fatal(t, err)
-		lost := work.Result{Verdict: work.Lost, Lapsed: true}
-		wantError(t, store.Finish(t.Context(), run, holder, lost, now+minute+1), work.ErrLost)
-		fatal(t, store.Finish(t.Context(), run, holder, lost, now+2*minute+1))
+		same(t, kept, []work.Run(nil))
 	},
 
-	// What is refused by who would run it was not begun.
-	"NotAble": func(t *testing.T, store Store) {
-		broken := errors.New("no agent")
-		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
-		_, err := store.Claim(t.Context(), run, holder, now+minute, now, func(node work.Node) error {
-			same(t, node.Template, "research")
-			return broken
-		})
-		wantError(t, err, broken)
-		state, _ := nodeStates(t, store, run.Work)
-		same(t, state, boxoffice.JobQueued)
-		same(t, claim(t, store, run).Node.Attempts, 1)
-	},
-
-	// A lost worker is counted, and no failure; an input begins the count anew.
-	"LostWorkers": func(t *testing.T, store Store) {
-		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
-		for losses := range 3 {
-			same(t, claim(t, store, run).Node.Failures, 0)
-			lapsed, err := store.Lapsed(t.Context(), now+minute+1, 10)
+	"HoldLease": func(t *testing.T, store Store) {
+		for _, step := range []struct {
+			holder     string
+			now, until boxoffice.Timestamp
+			want       bool
+		}{
+			{"a", now, now + minute, true}, {"b", now + minute - 1, now + 2*minute, false}, {"a", now + 1, now + 2*minute, true},
+			{"b", now + 2*minute, now + 3*minute, true}, {"a", now + 2*minute, now + 4*minute, false},
+			{"b", now + 2*minute, now + 2*minute, true}, {"a", now + 2*minute, now + 4*minute, true},
+		} {
+			held, err := store.HoldLease(t.Context(), "upkeep", step.holder, step.now, step.until)
 			fatal(t, err)
-			same(t, lapsed, []work.Held{{Run: run, Holder: holder, Losses: losses}})
-			finish(t, store, run, work.Result{Verdict: work.Lost, Reason: "its worker was lost"})
-			run.Attempt++
+			same(t, held, step.want)
 		}
-		claim(t, store, run)
-		finish(t, store, run, work.Result{Verdict: work.Failed, Reason: "its worker was lost"})
-		admit(t, store, alice, 2, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
-			return work.ContinueJob(t.Context(), tx, owner, run.Work, "try again", now)
-		})
-		run.Attempt++
-		claim(t, store, run)
-		lapsed, err := store.Lapsed(t.Context(), now+minute+1, 10)
-		fatal(t, err)
-		same(t, lapsed, []work.Held{{Run: run, Holder: holder}})
 	},
 
-	// Whose work is over: it was delivered, or its delivery failed a while ago.
+	// A job is over if it was delivered, or if its delivery failed a while ago.
 	"Delivered": func(t *testing.T, store Store) {
 		deliveries := []*boxoffice.Delivery{
 			{RepoURL: "https://example.com/r.git", Commit: fmt.Sprintf("%040x", 7), DeliveredAt: pointer(now)}, {Failure: "refused"}, nil,
@@ -178,9 +278,9 @@ var runningTests = map[string]func(*testing.T, Store){
 				run := work.Run{Work: id, Position: position, Attempt: 1}
 				claim(t, store, run)
 				if position < 2 {
-					finish(t, store, run, work.Result{Verdict: work.Done})
+					finish(t, store, run, work.Result{Outcome: work.Done})
 				} else if delivery != nil {
-					finish(t, store, run, work.Result{Verdict: work.Done, Delivery: delivery})
+					finish(t, store, run, work.Result{Outcome: work.Done, Delivery: delivery})
 				}
 			}
 		}
@@ -195,11 +295,11 @@ var runningTests = map[string]func(*testing.T, Store){
 		same(t, over, jobs[:2])
 	},
 
-	"BlockedAndAnswered": func(t *testing.T, store Store) {
+	"BlockedAndGivenInput": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
 		run := work.Run{Work: id, Attempt: 1}
 		claim(t, store, run)
-		finish(t, store, run, work.Result{Verdict: work.Blocked, Reason: "which?"})
+		finish(t, store, run, work.Result{Outcome: work.Blocked, Reason: "which?"})
 		state, nodes := nodeStates(t, store, id)
 		same(t, state, boxoffice.JobBlocked)
 		same(t, nodes, []boxoffice.NodeState{boxoffice.NodeBlocked, boxoffice.NodeWaiting})
@@ -210,15 +310,7 @@ var runningTests = map[string]func(*testing.T, Store){
 		same(t, state, boxoffice.JobQueued)
 		same(t, nodes, []boxoffice.NodeState{boxoffice.NodeQueued, boxoffice.NodeWaiting})
 		run.Attempt++
-		same(t, claim(t, store, run).Answers, []string{"this"})
-	},
-
-	// What the queue has an entry for is not queued again.
-	"Requeue": func(t *testing.T, store Store) {
-		runnable(t, store, 1)
-		n, err := store.Requeue(t.Context(), now+minute, now, 10)
-		fatal(t, err)
-		same(t, n, 0)
+		same(t, claim(t, store, run).Inputs, []string{"this"})
 	},
 
 	"AdmissionThatFailsQueuesNothing": func(t *testing.T, store Store) {
@@ -231,13 +323,19 @@ var runningTests = map[string]func(*testing.T, Store){
 			id = opened.ID
 			return opened, broken
 		}), broken)
-		_, err := store.Claim(t.Context(), work.Run{Work: id, Attempt: 1}, holder, now, now, nil)
-		wantError(t, err, work.ErrLost)
+		_, err := Start(t.Context(), store, work.Run{Work: id, Attempt: 1}, holder, now, now)
+		wantError(t, err, work.ErrStale)
 	},
 }
 
+func runSchedule(ctx context.Context, store Store, id boxoffice.UUID, at boxoffice.Timestamp, open func(work.Tx, work.Schedule) (work.Opened, error)) error {
+	return store.Update(ctx, "run schedule", func(tx work.Tx) error {
+		return work.RunSchedule(ctx, tx, id, at, func(schedule work.Schedule) (work.Opened, error) { return open(tx, schedule) })
+	})
+}
+
 var scheduleTests = map[string]func(*testing.T, Store){
-	// Many workers at one due run open its job once.
+	// If many workers take one due run its job is opened once.
 	"RunOnce": func(t *testing.T, store Store) {
 		var schedule work.Schedule
 		admit(t, store, alice, 1, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
@@ -252,15 +350,15 @@ var scheduleTests = map[string]func(*testing.T, Store){
 				return work.OpenJob(ctx, tx, due.Owner, "research", "o", nil, work.Brief{}, now)
 			}
 		}
-		wantError(t, store.RunSchedule(t.Context(), schedule.ID, now-1, open(t.Context())), work.ErrLost)
+		wantError(t, runSchedule(t.Context(), store, schedule.ID, now-1, open(t.Context())), work.ErrStale)
 		due, err := store.DueSchedules(t.Context(), now, work.Due{}, 10)
 		fatal(t, err)
 		same(t, due, []work.Due{{At: now, ID: schedule.ID}})
 		due, err = store.DueSchedules(t.Context(), now, due[0], 10)
 		fatal(t, err)
 		same(t, due, []work.Due(nil))
-		if won := race(t, work.ErrLost, func(ctx context.Context, _ int) error {
-			return store.RunSchedule(ctx, schedule.ID, now, open(ctx))
+		if won := race(t, work.ErrStale, func(ctx context.Context, _ int) error {
+			return runSchedule(ctx, store, schedule.ID, now, open(ctx))
 		}); won != 1 || calls.Load() != 1 {
 			t.Errorf("the run was taken %d times and opened %d", won, calls.Load())
 		}
@@ -273,7 +371,7 @@ var scheduleTests = map[string]func(*testing.T, Store){
 		}
 	},
 
-	// A run that cannot be opened stays due, and bought.
+	// A run that cannot be opened stays due and bought.
 	"OpenFails": func(t *testing.T, store Store) {
 		var schedule work.Schedule
 		admit(t, store, alice, 1, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
@@ -281,7 +379,7 @@ var scheduleTests = map[string]func(*testing.T, Store){
 			return work.Opened{Kind: work.KindSchedule, ID: schedule.ID}, tx.InsertSchedule(t.Context(), schedule)
 		})
 		broken := errors.New("broken")
-		wantError(t, store.RunSchedule(t.Context(), schedule.ID, now+minute, func(work.Tx, work.Schedule) (work.Opened, error) {
+		wantError(t, runSchedule(t.Context(), store, schedule.ID, now+minute, func(work.Tx, work.Schedule) (work.Opened, error) {
 			return work.Opened{}, broken
 		}), broken)
 		got, err := store.Schedule(t.Context(), alice, schedule.ID)

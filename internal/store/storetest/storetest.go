@@ -37,9 +37,8 @@ type Store interface {
 	payment.Leases
 	work.Store
 	engine.Store
-	engine.Schedules
+	engine.Upkeep
 	action.Originals
-	Cancel(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp) (work.Cancelled, error)
 }
 
 // Open returns an empty store that lives as long as the test.

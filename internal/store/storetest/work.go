@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -28,7 +29,7 @@ var workTests = map[string]func(*testing.T, Store){
 			for _, job := range []work.Job{plain, full, broken} {
 				fatal(t, tx.InsertJob(t.Context(), job))
 			}
-			wantError(t, tx.AnswerJob(t.Context(), broken.ID, work.Answer{OrderID: record.ID, Text: "more", At: now}), work.ErrEnded)
+			wantError(t, giveInput(t.Context(), tx, broken.ID, work.Input{OrderID: record.ID, Text: "more", At: now}), work.ErrEnded)
 			return work.Opened{Kind: work.KindJob, ID: plain.ID}, nil
 		}))
 		for _, want := range []work.Job{plain, full, broken} {
@@ -215,7 +216,7 @@ var workTests = map[string]func(*testing.T, Store){
 		}
 	},
 
-	"AnswerJob": func(t *testing.T, store Store) {
+	"GiveInput": func(t *testing.T, store Store) {
 		var blocked, queued work.Job
 		admit(t, store, alice, 1, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
 			blocked, queued = job(alice, owner.OrderID), job(alice, owner.OrderID)
@@ -224,11 +225,11 @@ var workTests = map[string]func(*testing.T, Store){
 			return work.Opened{Kind: work.KindJob, ID: blocked.ID}, tx.InsertJob(t.Context(), blocked)
 		})
 		at := now + 9*minute
-		for nonce, answered := range []work.Job{blocked, queued} {
+		for nonce, given := range []work.Job{blocked, queued} {
 			admit(t, store, alice, 10+uint64(nonce), func(tx work.Tx, owner work.Owner) (work.Opened, error) {
-				answer := work.Answer{OrderID: owner.OrderID, Text: "Base", At: at}
-				wantError(t, tx.AnswerJob(t.Context(), boxoffice.NewUUID(), answer), work.ErrNotFound)
-				return work.Opened{Kind: work.KindJob, ID: answered.ID}, tx.AnswerJob(t.Context(), answered.ID, answer)
+				input := work.Input{OrderID: owner.OrderID, Text: "Base", At: at}
+				wantError(t, giveInput(t.Context(), tx, boxoffice.NewUUID(), input), work.ErrNotFound)
+				return work.Opened{Kind: work.KindJob, ID: given.ID}, giveInput(t.Context(), tx, given.ID, input)
 			})
 		}
 		blocked.State, blocked.BlockedReason, blocked.UpdatedAt = boxoffice.JobQueued, nil, at
@@ -249,9 +250,11 @@ var workTests = map[string]func(*testing.T, Store){
 		})
 		at := now + 90*minute
 		admit(t, store, alice, 2, func(tx work.Tx, _ work.Owner) (work.Opened, error) {
-			wantError(t, tx.AddRuns(t.Context(), boxoffice.NewUUID(), 4, at), work.ErrNotFound)
-			fatal(t, tx.AddRuns(t.Context(), active.ID, 4, at))
-			return work.Opened{Kind: work.KindSchedule, ID: ended.ID}, tx.AddRuns(t.Context(), ended.ID, 4, at)
+			_, err := work.TopUpSchedule(t.Context(), tx, boxoffice.NewUUID(), 4, at)
+			wantError(t, err, work.ErrNotFound)
+			_, err = work.TopUpSchedule(t.Context(), tx, active.ID, 4, at)
+			fatal(t, err)
+			return work.TopUpSchedule(t.Context(), tx, ended.ID, 4, at)
 		})
 		active.RunsBought, active.RunsLeft, active.UpdatedAt = active.RunsBought+4, active.RunsLeft+4, at
 		ended.RunsBought, ended.RunsLeft, ended.UpdatedAt = ended.RunsBought+4, 4, at
@@ -262,6 +265,10 @@ var workTests = map[string]func(*testing.T, Store){
 			same(t, got, want)
 		}
 	},
+}
+
+func giveInput(ctx context.Context, tx work.Tx, job boxoffice.UUID, input work.Input) error {
+	return tx.Change(ctx, job, func(graph work.Graph) (work.Change, error) { return graph.GiveInput(input) })
 }
 
 func job(owner boxoffice.Requester, orderID boxoffice.UUID) work.Job {

@@ -22,17 +22,15 @@ func TestKilledWorker(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	run := work.Run{Work: id, Attempt: 1}
-	if _, err := p.store.Claim(t.Context(), run, "killed", p.now()+1000, p.now(), nil); err != nil {
-		t.Fatal(err)
-	}
+	p.start(run, "killed", time.Second)
 	p.advance(time.Minute)
 	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("by another") }))
 	job := p.untilJob(id, boxoffice.JobCompleted)
 	if node := job.Nodes[0]; node.Attempts != 2 || node.Summary != "by another" {
 		t.Errorf("%+v", node)
 	}
-	err := p.store.Finish(t.Context(), run, "killed", work.Result{Verdict: work.Done, Summary: "too late"}, p.now())
-	if !errors.Is(err, work.ErrLost) {
+	err := p.finish(run, "killed", work.Result{Outcome: work.Done, Summary: "too late"})
+	if !errors.Is(err, work.ErrStale) {
 		t.Errorf("the killed worker's result: %v", err)
 	}
 }
@@ -50,9 +48,7 @@ func TestLostWorkers(t *testing.T) {
 			rescuer := p.run(nil, alone)
 			for attempt := range test.lost {
 				until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State == boxoffice.NodeQueued })
-				if _, err := p.store.Claim(t.Context(), work.Run{Work: id, Attempt: attempt + 1}, "killed", p.now()-1, p.now(), nil); err != nil {
-					t.Fatal(err)
-				}
+				p.start(work.Run{Work: id, Attempt: attempt + 1}, "killed", -time.Millisecond)
 			}
 			until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State != boxoffice.NodeRunning })
 			rescuer()
@@ -110,7 +106,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// Two workers and every run queued twice: each node runs once.
+// However many workers there are, each node runs once.
 func TestManyWorkers(t *testing.T) {
 	p := newPlace(t)
 	var runs sync.Map
@@ -126,9 +122,6 @@ func TestManyWorkers(t *testing.T) {
 	var jobs []boxoffice.UUID
 	for range 20 {
 		jobs = append(jobs, p.openWorkflow("chain", step("a"), step("b", "a"), step("c", "b")).JobID)
-	}
-	if _, err := p.store.Requeue(t.Context(), p.now()+1000, p.now(), 100); err != nil {
-		t.Fatal(err)
 	}
 	for _, id := range jobs {
 		p.untilJob(id, boxoffice.JobCompleted)

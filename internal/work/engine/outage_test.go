@@ -22,18 +22,18 @@ type away struct {
 
 var errAway = errors.New("the database is away")
 
-func (a *away) Claim(ctx context.Context, run work.Run, holder string, until, now boxoffice.Timestamp, able func(work.Node) error) (work.Assignment, error) {
+func (a *away) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error) {
 	if a.claims.Add(1) == 1 {
-		return work.Assignment{}, errAway
+		return nil, errAway
 	}
-	return a.Store.Claim(ctx, run, holder, until, now, able)
+	return a.Store.Claim(ctx, claim, now, start)
 }
 
-func (a *away) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
+func (a *away) Update(ctx context.Context, name string, change func(work.Tx) error) error {
 	if a.finishes.Add(1) < 4 {
 		return errAway
 	}
-	return a.Store.Finish(ctx, run, holder, result, now)
+	return a.Store.Update(ctx, name, change)
 }
 
 // A run that could not be taken is taken later, and what an agent came to while
@@ -58,26 +58,33 @@ type outage struct {
 	looked atomic.Int64 // times that others' runs were looked for with success
 }
 
-func (o *outage) Finish(ctx context.Context, run work.Run, holder string, result work.Result, now boxoffice.Timestamp) error {
+func (o *outage) Update(ctx context.Context, name string, change func(work.Tx) error) error {
 	if o.away.Load() {
 		return errAway
 	}
-	return o.Store.Finish(ctx, run, holder, result, now)
+	return o.Store.Update(ctx, name, change)
 }
 
-func (o *outage) Renew(ctx context.Context, holder string, until boxoffice.Timestamp) ([]work.Run, error) {
+func (o *outage) Renew(ctx context.Context, holder string, runs []work.Run, until boxoffice.Timestamp) ([]work.Run, error) {
 	if o.away.Load() {
 		return nil, errAway
 	}
-	return o.Store.Renew(ctx, holder, until)
+	return o.Store.Renew(ctx, holder, runs, until)
 }
 
-func (o *outage) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Held, error) {
+func (o *outage) HoldLease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) (bool, error) {
+	if o.away.Load() {
+		return false, errAway
+	}
+	return o.Store.HoldLease(ctx, name, holder, now, until)
+}
+
+func (o *outage) Expired(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Run, error) {
 	if o.away.Load() {
 		return nil, errAway
 	}
 	defer o.looked.Add(1)
-	return o.Store.Lapsed(ctx, now, limit)
+	return o.Store.Expired(ctx, now, limit)
 }
 
 // The database is away for a minute, twice as long as a process may be silent,
@@ -91,23 +98,21 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 	working, other := &outage{Store: p.store}, &outage{Store: p.store}
 	started, goOn := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64
+	p.run(nil, alone, func(c *config) { c.Store, c.Upkeep, c.Lease = other, other, lease })
+	p.until(func() bool { return other.looked.Load() > 0 })
 	stop := p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
 		runs.Add(1)
 		close(started)
 		<-goOn
 		return done("x")
-	}), func(c *config) { c.Store, c.Lease = working, lease })
+	}), func(c *config) { c.Store, c.Upkeep, c.Lease = working, working, lease })
 	<-started
-	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
-		return done("by another")
-	}), func(c *config) { c.Store, c.Lease, c.Queue = other, lease, "nothing" })
-	p.until(func() bool { return other.looked.Load() > 0 })
 
 	working.away.Store(true)
 	other.away.Store(true)
 	close(goOn)
 	p.advance(time.Minute)
-	p.until(func() bool { return strings.Count(p.log.String(), "runs could not be kept") > 1 })
+	p.until(func() bool { return strings.Count(p.log.String(), "runs could not be renewed") > 1 })
 	looked := other.looked.Load()
 	other.away.Store(false)
 	p.until(func() bool { return other.looked.Load() > looked+1 })
@@ -118,9 +123,7 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 
 	stop()
 	silent := p.openJob("look")
-	if _, err := p.store.Claim(t.Context(), work.Run{Work: silent, Attempt: 1}, "killed", p.now(), p.now(), nil); err != nil {
-		t.Fatal(err)
-	}
+	p.start(work.Run{Work: silent, Attempt: 1}, "killed", 0)
 	for range 4 { // step by step, or it would seem to have slept itself
 		looked := other.looked.Load()
 		p.advance(lease / 3)
@@ -136,31 +139,30 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 type speaks struct {
 	*sqlite.Store
 	other string
+	run   work.Run
 	looks atomic.Int64
 }
 
-func (s *speaks) Lapsed(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Held, error) {
+func (s *speaks) Expired(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Run, error) {
 	if s.looks.Add(1) == 2 {
-		if _, err := s.Store.Renew(ctx, s.other, now+60_000); err != nil {
+		if _, err := s.Store.Renew(ctx, s.other, []work.Run{s.run}, now+60_000); err != nil {
 			return nil, err
 		}
 	}
-	return s.Store.Lapsed(ctx, now, limit)
+	return s.Store.Expired(ctx, now, limit)
 }
 
 // Who starts when the database is back lets those speak first that it was away from.
 func TestStartAfterAnOutage(t *testing.T) {
 	p := newPlace(t)
 	run := work.Run{Work: p.openJob("look"), Attempt: 1}
-	if _, err := p.store.Claim(t.Context(), run, "other", p.now()-1, p.now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	store := &speaks{Store: p.store, other: "other"}
+	p.start(run, "other", -time.Millisecond)
+	store := &speaks{Store: p.store, other: "other", run: run}
 	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("again") }), func(c *config) {
-		c.Store, c.Heartbeat = store, 500*time.Millisecond
+		c.Store, c.Upkeep, c.Heartbeat = store, store, 500*time.Millisecond
 	})
 	p.until(func() bool { return store.looks.Load() > 2 })
-	if err := p.store.Finish(t.Context(), run, "other", work.Result{Verdict: work.Done, Summary: "mine"}, p.now()); err != nil {
+	if err := p.finish(run, "other", work.Result{Outcome: work.Done, Summary: "mine"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -125,24 +124,21 @@ func (d *delivers) Deliver(_ context.Context, job work.Job, _ string) (boxoffice
 	}, nil
 }
 
-type config = engine.Config[*sql.Tx]
+type config = engine.Config
 
 // run starts an engine whose only agent is the given one, and returns how to stop it.
 func (p *place) run(runner agent.Runner, change ...func(*config)) (stop func()) {
 	p.t.Helper()
 	c := config{
-		Store: p.store, Schedules: p.store, Driver: p.store.Driver(), Queue: sqlite.Queue, Deliverer: new(delivers), Open: open,
-		Agents: map[string]agent.Runner{engine.Any: runner}, Poll: 5 * time.Millisecond, Backoff: time.Millisecond,
+		Store: p.store, Upkeep: p.store, Deliverer: new(delivers), Open: open,
+		Agents: map[string]agent.Runner{engine.TemplateAny: runner}, Poll: 5 * time.Millisecond, Backoff: time.Millisecond,
 		Scheduling: 10 * time.Millisecond, Lease: 10 * time.Second, Heartbeat: 20 * time.Millisecond, Now: p.Now,
 		Log: slog.New(slog.NewTextHandler(&p.log, nil)),
 	}
 	for _, apply := range change {
 		apply(&c)
 	}
-	e, err := engine.New(c)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	e := engine.New(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -175,6 +171,27 @@ func (p *place) admit(open func(work.Tx, work.Owner) (work.Opened, error)) (open
 		return opened, err
 	})
 	return opened
+}
+
+// start starts a run as a worker of the given name would that holds it for so long.
+func (p *place) start(run work.Run, worker string, holds time.Duration) {
+	p.t.Helper()
+	until := boxoffice.At(p.Now().Add(holds))
+	if _, err := storetest.Start(p.t.Context(), p.store, run, worker, until, p.now()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) finish(run work.Run, worker string, result work.Result) error {
+	return storetest.Finish(p.t.Context(), p.store, run, worker, result, p.now())
+}
+
+func (p *place) cancel(id boxoffice.UUID) {
+	p.t.Helper()
+	_, err := work.Canceller{Store: p.store}.Cancel(p.t.Context(), id, p.now())
+	if err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func (p *place) now() boxoffice.Timestamp { return boxoffice.At(p.Now()) }

@@ -1,0 +1,63 @@
+package work
+
+import (
+	"testing"
+
+	"boxoffice"
+
+	"pgregory.net/rapid"
+)
+
+// A panel never has more members than it may have, and always comes to an end.
+func TestPanelsEnd(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		size := rapid.IntRange(5, 30).Draw(rt, "size")
+		var members []Node
+		for i := range size {
+			members = append(members, NewMember("o", i, now))
+		}
+		for i := 0; i < len(members); i++ {
+			members[i].State = boxoffice.NodeFailed
+			if rapid.IntRange(0, 3).Draw(rt, "answers") > 0 {
+				members[i].State, members[i].Choice = boxoffice.NodeDone, rapid.SampledFrom([]string{"yes", "no"}).Draw(rt, "choice")
+			}
+			step := AdvancePanel(size, []string{"yes", "no"}, members)
+			for range step.Replacements {
+				members = append(members, NewMember("o", len(members), now))
+			}
+			last := i == len(members)-1
+			if len(members) > size+MaxReplacements(size) || last != (step.Answer != nil || step.BlockedReason != "") {
+				rt.Fatalf("member %d of %d: %+v", i, len(members), step)
+			}
+			if step.Answer != nil && (step.Answer.Of != size || step.Answer.Votes*2 < size) {
+				rt.Fatalf("answer %+v", step.Answer)
+			}
+		}
+	})
+}
+
+// The tally counts every member that has answered, most votes first.
+func TestTallyIsInOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		votes, answered := 0, 0
+		var members []Node
+		for i := range rapid.IntRange(0, 20).Draw(rt, "members") {
+			member := NewMember("o", i, now)
+			member.State = rapid.SampledFrom(states{waiting, queued, running, blocked, done, failed}).Draw(rt, "state")
+			if member.State == boxoffice.NodeDone {
+				member.Choice = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "choice")
+				answered++
+			}
+			members = append(members, member)
+		}
+		for i, choice := range Tally(nil, members) {
+			votes += choice.Votes
+			if i > 0 && Tally(nil, members)[i-1].Votes < choice.Votes {
+				rt.Errorf("tally %+v", Tally(nil, members))
+			}
+		}
+		if votes != answered {
+			rt.Errorf("%d votes of %d members", votes, answered)
+		}
+	})
+}
