@@ -1,6 +1,5 @@
-// Package action knows the seven paid actions: the schema of each one's input,
-// how an input is prepared, what it costs and within which limits. It starts no
-// work and saves nothing.
+// Package action defines the seven paid actions: the schema of each input, how an input is prepared, what it costs and
+// its limits. It starts no work and saves nothing.
 package action
 
 import (
@@ -17,13 +16,13 @@ import (
 	"boxoffice/x402"
 )
 
-// quoteTTLSeconds is how long a quote of any action lives (docs/protocol.md §2.3).
+// quoteTTLSeconds is how long a quote is valid (docs/protocol.md §2.3).
 const quoteTTLSeconds = 600
 
-// retryAfterSeconds is when to ask again for what a judge or the store did not answer.
+// retryAfterSeconds is when a requester should ask again after the judge or the store failed.
 const retryAfterSeconds = 5
 
-// perRun is what a run-priced action's price is per (docs/protocol.md §2.1).
+// perRun is the pricedPer of actions whose price is that of one run (docs/protocol.md §2.1).
 const perRun = "run"
 
 type definition struct {
@@ -35,19 +34,26 @@ type definition struct {
 	decode    func(prepared []byte) (boxoffice.Input, error)
 }
 
-var scheduleLimits = boxoffice.ActionLimits{MinRuns: 1, MaxRuns: 1_000_000, MinOracleIntervalMinutes: 10, MinJobIntervalMinutes: 30}
+var scheduleLimits = boxoffice.ActionLimits{
+	MinRuns: 1, MaxRuns: 1_000_000, MinOracleIntervalMinutes: 10, MinJobIntervalMinutes: 30,
+}
 
 // definitions is the table of docs/protocol.md §2.3, in its order.
 var definitions = []definition{
 	{action: boxoffice.ActionJobOpen, version: "job-1", finish: finisher(completeJob), decode: decode[boxoffice.JobOpen]},
-	{action: boxoffice.ActionJobContinue, version: "job-1", finish: finisher[boxoffice.JobContinue](nil), decode: decode[boxoffice.JobContinue]},
-	{action: boxoffice.ActionLaunchOpen, version: "launch-1", finish: finisher(completeLaunch), decode: decode[boxoffice.LaunchOpen]},
-	{action: boxoffice.ActionOracleRequest, version: "oracle-1", finish: finisher[boxoffice.OracleRequest](nil), decode: decode[boxoffice.OracleRequest],
+	{action: boxoffice.ActionJobContinue, version: "job-1",
+		finish: finisher[boxoffice.JobContinue](nil), decode: decode[boxoffice.JobContinue]},
+	{action: boxoffice.ActionLaunchOpen, version: "launch-1",
+		finish: finisher(completeLaunch), decode: decode[boxoffice.LaunchOpen]},
+	{action: boxoffice.ActionOracleRequest, version: "oracle-1",
+		finish: finisher[boxoffice.OracleRequest](nil), decode: decode[boxoffice.OracleRequest],
 		limits: boxoffice.ActionLimits{MinPanelSize: 5, MaxPanelSize: 100}},
-	{action: boxoffice.ActionWorkflowOpen, version: "workflow-1", finish: finisher(completeWorkflow), decode: decode[boxoffice.WorkflowOpen]},
-	{action: boxoffice.ActionScheduleCreate, version: "schedule-1", finish: finishSchedule, decode: decode[boxoffice.ScheduleCreate],
-		limits: scheduleLimits, pricedPer: perRun},
-	{action: boxoffice.ActionScheduleTopUp, version: "topup-1", finish: finisher[boxoffice.ScheduleTopUp](nil), decode: decode[boxoffice.ScheduleTopUp],
+	{action: boxoffice.ActionWorkflowOpen, version: "workflow-1",
+		finish: finisher(completeWorkflow), decode: decode[boxoffice.WorkflowOpen]},
+	{action: boxoffice.ActionScheduleCreate, version: "schedule-1",
+		finish: finishSchedule, decode: decode[boxoffice.ScheduleCreate], limits: scheduleLimits, pricedPer: perRun},
+	{action: boxoffice.ActionScheduleTopUp, version: "topup-1",
+		finish: finisher[boxoffice.ScheduleTopUp](nil), decode: decode[boxoffice.ScheduleTopUp],
 		limits: scheduleLimits, pricedPer: perRun},
 }
 
@@ -59,28 +65,27 @@ func define(action string) (definition, bool) {
 	return definitions[at], true
 }
 
-// Config is what a Catalog sells and whom it asks.
+// Config is what New needs.
 type Config struct {
-	// Payment is the terms of one unit of every action, without a scheme.
+	// Payment has the terms of one unit of every action, without a scheme.
 	Payment boxoffice.Payment
-	// Prices replaces the amount of one unit for the actions that it names.
+	// Prices are the amounts of one unit for actions whose amount differs from that of Payment.
 	Prices map[string]boxoffice.Amount
-	// Launches lists where launches can deploy; with nil every launch is refused.
+	// Launches lists where launches can deploy. If it is nil, every launch is refused.
 	Launches *boxoffice.Launches
-	// Live says whether launches can deploy on a listed chain now; nil: on all.
+	// Live reports whether launches can deploy on a listed chain now. If it is nil, they can on all.
 	Live func(chainID uint64) bool
-	// Delivers says why nothing is delivered to a requester's repoUrl; nil:
-	// whatever the schema takes is delivered to.
+	// Delivers returns an error that says why the service does not deliver to a requester's repoUrl. If it is nil,
+	// every repoUrl that matches the schema is accepted.
 	Delivers func(repoURL string) error
-	// Originals finds what job.continue and schedule.topup act on.
+	// Originals finds the jobs of job.continue and the schedules of schedule.topup.
 	Originals Originals
-	// Judge has the last word on an input; nil asks nobody.
+	// Judge is the operator's input judge, or nil.
 	Judge Judge
 }
 
-// Originals finds the wallet that paid for a job or a schedule. It fails with
-// ErrNoOriginal if there is none of that id under that requester, and with a
-// *Refusal if the one there is does not take what is asked of it.
+// Originals finds the wallet that paid for a job or a schedule. It returns ErrNoOriginal if the requester has none of
+// that id, and a *Refusal if the one with that id does not accept the action.
 type Originals interface {
 	JobPayer(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (common.Address, error)
 	SchedulePayer(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (common.Address, error)
@@ -89,15 +94,14 @@ type Originals interface {
 // ErrNoOriginal says that a requester has no such job or schedule.
 var ErrNoOriginal = errors.New("no such original")
 
-// Judge reads a prepared input and returns the input to go on with: the same
-// one, or a changed one, which is then prepared like any other. A *Refusal
-// refuses it; any other error says that the judge did not answer.
+// Judge is the operator's judge of inputs. It reads a prepared input and returns the input to quote: the same input, or
+// a changed one, which is then prepared again. It returns a *Refusal to refuse the input. Any other error means that it
+// gave no decision.
 type Judge interface {
 	Judge(ctx context.Context, action string, input json.RawMessage) (json.RawMessage, error)
 }
 
-// Catalog prepares and prices the inputs of the paid actions. It is safe for
-// concurrent use.
+// Catalog prepares and prices the inputs of the paid actions. It is safe for concurrent use.
 type Catalog struct {
 	policies  []boxoffice.Policy
 	launches  *boxoffice.Launches
@@ -120,9 +124,14 @@ func New(config Config) (*Catalog, error) {
 	if err := checkLaunches(config.Launches); err != nil {
 		return nil, fmt.Errorf("launches: %w", err)
 	}
-	c := &Catalog{launches: config.Launches, live: config.Live, delivers: config.Delivers, originals: config.Originals, judge: config.Judge}
+	c := &Catalog{
+		launches: config.Launches, live: config.Live, delivers: config.Delivers,
+		originals: config.Originals, judge: config.Judge,
+	}
 	for _, d := range definitions {
-		policy := boxoffice.Policy{Action: d.action, Version: d.version, Payment: config.Payment, QuoteTTLSeconds: quoteTTLSeconds}
+		policy := boxoffice.Policy{
+			Action: d.action, Version: d.version, Payment: config.Payment, QuoteTTLSeconds: quoteTTLSeconds,
+		}
 		if amount, ok := config.Prices[d.action]; ok {
 			policy.Payment.Amount = amount
 		}
@@ -137,14 +146,15 @@ func New(config Config) (*Catalog, error) {
 // Policies returns what each action costs now, in the order of docs/protocol.md §2.3.
 func (c *Catalog) Policies() []boxoffice.Policy { return slices.Clone(c.policies) }
 
-// Launches returns where launches can deploy now; nil for nowhere. If the default
-// chain is away the first of the others stands for it.
+// Launches returns where launches can deploy now, or nil if they cannot. If the configured default chain is not
+// available, the first available chain is the default.
 func (c *Catalog) Launches() *boxoffice.Launches {
 	if c.launches == nil || c.live == nil {
 		return c.launches
 	}
 	now := *c.launches
-	now.Chains = slices.DeleteFunc(slices.Clone(now.Chains), func(chain boxoffice.LaunchChain) bool { return !c.live(chain.ChainID) })
+	unavailable := func(chain boxoffice.LaunchChain) bool { return !c.live(chain.ChainID) }
+	now.Chains = slices.DeleteFunc(slices.Clone(now.Chains), unavailable)
 	if len(now.Chains) == 0 {
 		return nil
 	}
@@ -154,8 +164,7 @@ func (c *Catalog) Launches() *boxoffice.Launches {
 	return &now
 }
 
-// Limits returns the limits of every action; those of an action that has none
-// are empty (docs/protocol.md §2.3).
+// Limits returns the limits of every action (docs/protocol.md §2.3). An action without limits has an empty entry.
 func (c *Catalog) Limits() map[string]boxoffice.ActionLimits {
 	limits := make(map[string]boxoffice.ActionLimits, len(definitions))
 	for _, d := range definitions {
@@ -164,8 +173,8 @@ func (c *Catalog) Limits() map[string]boxoffice.ActionLimits {
 	return limits
 }
 
-// PricedPer returns "run" for an action whose policy names the price of one
-// run, and nothing for the others (docs/protocol.md §2.1).
+// PricedPer returns "run" for an action whose policy has the price of one run, and "" for other actions
+// (docs/protocol.md §2.1).
 func PricedPer(action string) string {
 	d, _ := define(action)
 	return d.pricedPer
@@ -181,11 +190,12 @@ type Prepared struct {
 	Payer      *common.Address   // the only wallet that may pay
 }
 
-// Prepare checks an input, brings it into its prepared form and prices it.
-// Preparing a prepared input changes nothing, as far as no judge does. Every error is a
-// *boxoffice.Problem: invalid_request with the places of the body where it does
-// not match, action_refused, or temporarily_unavailable.
-func (c *Catalog) Prepare(ctx context.Context, requester boxoffice.Requester, action string, input json.RawMessage) (Prepared, error) {
+// Prepare checks an input, brings it into its prepared form and prices it. Preparing a prepared input again changes
+// nothing, unless a judge changes it. Every error is a *boxoffice.Problem: invalid_request with the places that do not
+// match the schema, action_refused, or temporarily_unavailable.
+func (c *Catalog) Prepare(
+	ctx context.Context, requester boxoffice.Requester, action string, input json.RawMessage,
+) (Prepared, error) {
 	d, ok := define(action)
 	if !ok {
 		return Prepared{}, unknownAction()
@@ -195,27 +205,28 @@ func (c *Catalog) Prepare(ctx context.Context, requester boxoffice.Requester, ac
 		prepared, err = c.judged(ctx, requester, d, prepared)
 	}
 	if err != nil {
-		return Prepared{}, answer(err)
+		return Prepared{}, problem(err)
 	}
 	return prepared, nil
 }
 
-// StillTakes checks again what the service can do now for an input that was
-// prepared before: a chain that launches were offered on may be gone, or a host
-// that work was delivered to. It asks
-// neither judge nor originals. Its error is a *boxoffice.Problem, action_refused.
+// StillTakes checks again whether the service can do now what an input asks for, which was prepared before: a chain of
+// launches may be gone, or a host of deliveries. It asks neither the judge nor Originals. Its error is a
+// *boxoffice.Problem, action_refused.
 func (c *Catalog) StillTakes(action string, prepared []byte) error {
 	d, ok := define(action)
 	if !ok {
 		return unknownAction()
 	}
 	if _, err := d.finish(c, prepared); err != nil {
-		return answer(err)
+		return problem(err)
 	}
 	return nil
 }
 
-func (c *Catalog) prepare(ctx context.Context, requester boxoffice.Requester, d definition, input []byte) (Prepared, error) {
+func (c *Catalog) prepare(
+	ctx context.Context, requester boxoffice.Requester, d definition, input []byte,
+) (Prepared, error) {
 	tidied, err := tidy(d.action, input)
 	if err != nil {
 		return Prepared{}, err
@@ -247,7 +258,7 @@ func (c *Catalog) prepare(ctx context.Context, requester boxoffice.Requester, d 
 	return prepared.priced(c.policyOf(d.action), d.pricedPer)
 }
 
-// priced adds the price: that of one unit, or of one run for each run.
+// priced adds the policy and the price: the amount of one unit, or that of one run times the runs.
 func (p Prepared) priced(policy boxoffice.Policy, per string) (Prepared, error) {
 	unit := policy.Payment.Amount
 	p.Policy, p.Amount = policy, unit
@@ -256,7 +267,8 @@ func (p Prepared) priced(policy boxoffice.Policy, per string) (Prepared, error) 
 	}
 	total, fits := unit.Mul(x402.NewUint256(uint64(p.Runs)))
 	if !fits {
-		return Prepared{}, refuse(boxoffice.RefusedAmountTooLarge, "%d runs at %s each cost more than a token can move", p.Runs, unit)
+		return Prepared{}, refuse(boxoffice.RefusedAmountTooLarge,
+			"%d runs at %s each cost more than a token can move", p.Runs, unit)
 	}
 	p.Amount, p.UnitAmount = total, &unit
 	return p, nil
@@ -267,9 +279,11 @@ func (c *Catalog) policyOf(action string) boxoffice.Policy {
 	return c.policies[at]
 }
 
-// judged asks the judge about a prepared input. What the judge changes is its
-// own: if that cannot be prepared, the judge is at fault and not the requester.
-func (c *Catalog) judged(ctx context.Context, requester boxoffice.Requester, d definition, before Prepared) (Prepared, error) {
+// judged asks the judge about a prepared input. If the judge returns an input that cannot be prepared, that is a fault
+// of the judge. So the error is not a problem of the requester's.
+func (c *Catalog) judged(
+	ctx context.Context, requester boxoffice.Requester, d definition, before Prepared,
+) (Prepared, error) {
 	input, err := c.judge.Judge(ctx, d.action, bytes.Clone(before.Input))
 	if err != nil {
 		return Prepared{}, fmt.Errorf("judge: %w", err)

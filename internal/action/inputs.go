@@ -10,8 +10,7 @@ import (
 	"boxoffice/internal/strictjson"
 )
 
-// Decode reads a prepared input back into the type of its action, such as
-// boxoffice.JobOpen.
+// Decode reads a prepared input back into the type of its action, such as boxoffice.JobOpen.
 func Decode(action string, prepared []byte) (boxoffice.Input, error) {
 	d, ok := define(action)
 	if !ok {
@@ -27,14 +26,14 @@ func Decode(action string, prepared []byte) (boxoffice.Input, error) {
 	return value, nil
 }
 
-// complete reports whether the members that a requester may leave out, and that
-// preparing fills in, are there.
+// complete reports whether the defaults are filled in, as in every prepared input.
 func complete(input boxoffice.Input) bool {
 	switch in := input.(type) {
 	case boxoffice.JobOpen:
 		return in.Template != ""
 	case boxoffice.WorkflowOpen:
-		return !slices.ContainsFunc(in.Nodes, func(n boxoffice.WorkflowNode) bool { return n.Template == "" || n.After == nil })
+		incomplete := func(n boxoffice.WorkflowNode) bool { return n.Template == "" || n.After == nil }
+		return !slices.ContainsFunc(in.Nodes, incomplete)
 	}
 	return true
 }
@@ -47,9 +46,8 @@ func decode[T boxoffice.Input](prepared []byte) (boxoffice.Input, error) {
 	return value, nil
 }
 
-// finisher returns the function that reads a tidy input of type T and completes
-// it: complete, if there is one, fills in defaults and checks what no schema can
-// express. It returns a *Refusal for an input that is refused.
+// finisher returns a function that reads a tidy input of type T and completes it. If complete is not nil, it fills in
+// defaults and checks what a schema cannot express. If it refuses the input, it returns a *Refusal.
 func finisher[T boxoffice.Input](complete func(*Catalog, *T) error) func(*Catalog, []byte) (boxoffice.Input, error) {
 	return func(c *Catalog, tidied []byte) (boxoffice.Input, error) {
 		var value T
@@ -78,7 +76,7 @@ func completeJob(c *Catalog, j *boxoffice.JobOpen) error {
 	return nil
 }
 
-// moment is a Timestamp that is sent in any form of RFC 3339.
+// moment is a Timestamp in any form of RFC 3339.
 type moment boxoffice.Timestamp
 
 func (m *moment) UnmarshalText(text []byte) error {

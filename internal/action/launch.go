@@ -9,6 +9,7 @@ import (
 	"boxoffice"
 )
 
+// completeLaunch refuses a launch that the catalog does not offer now.
 func completeLaunch(c *Catalog, l *boxoffice.LaunchOpen) error {
 	launches := c.Launches()
 	if launches == nil {
@@ -21,11 +22,13 @@ func completeLaunch(c *Catalog, l *boxoffice.LaunchOpen) error {
 		for _, chain := range chains {
 			ids = append(ids, fmt.Sprint(chain.ChainID))
 		}
-		return refuse(boxoffice.RefusedChainNotListed, "a launch cannot deploy on chain %d; the chains are %s", l.ChainID, strings.Join(ids, ", "))
+		return refuse(boxoffice.RefusedChainNotListed,
+			"a launch cannot deploy on chain %d; the chains are %s", l.ChainID, strings.Join(ids, ", "))
 	}
 	chain := chains[at]
 	if !slices.Contains(chain.Kinds, l.Kind) {
-		return refuse(boxoffice.RefusedKindNotOffered, "chain %d does not offer %s; it offers %s", l.ChainID, l.Kind, listed(chain.Kinds))
+		return refuse(boxoffice.RefusedKindNotOffered,
+			"chain %d does not offer %s; it offers %s", l.ChainID, l.Kind, listed(chain.Kinds))
 	}
 	if l.PairWith == "" {
 		return nil
@@ -37,7 +40,8 @@ func completeLaunch(c *Catalog, l *boxoffice.LaunchOpen) error {
 		}
 	}
 	if !slices.Contains(offered, l.PairWith) {
-		return refuse(boxoffice.RefusedPairingNotOffered, "%s on chain %d cannot be paired with %s; its pairings are %s", l.Kind, l.ChainID, l.PairWith, listed(offered))
+		return refuse(boxoffice.RefusedPairingNotOffered,
+			"%s on chain %d cannot be paired with %s; its pairings are %s", l.Kind, l.ChainID, l.PairWith, listed(offered))
 	}
 	return nil
 }
@@ -49,8 +53,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// checkLaunches fails unless every kind and pairing that is listed can be asked
-// for: a list that the schema of launch.open contradicts would sell nothing.
+// checkLaunches returns an error if the schema of launch.open refuses a listed kind or pairing, because then requesters
+// could not buy it.
 func checkLaunches(launches *boxoffice.Launches) error {
 	if launches == nil {
 		return nil
@@ -75,7 +79,8 @@ func checkLaunches(launches *boxoffice.Launches) error {
 				if !slices.Contains(chain.Kinds, kind) {
 					return fmt.Errorf("chain %d, pairing %s: the chain does not offer %q", chain.ChainID, pairing.PairWith, kind)
 				}
-				if err := askable(boxoffice.LaunchOpen{Kind: kind, ChainID: chain.ChainID, PairWith: pairing.PairWith}); err != nil {
+				launch := boxoffice.LaunchOpen{Kind: kind, ChainID: chain.ChainID, PairWith: pairing.PairWith}
+				if err := askable(launch); err != nil {
 					return fmt.Errorf("chain %d, pairing %q: %w", chain.ChainID, pairing.PairWith, err)
 				}
 			}

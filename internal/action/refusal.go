@@ -8,8 +8,8 @@ import (
 	"boxoffice"
 )
 
-// Refusal is the error of an input that has the right shape and that the action
-// does not take. It is answered as 422 action_refused.
+// Refusal is the error of an input that matches its schema but that the service refuses. The requester gets 422
+// action_refused.
 type Refusal struct {
 	Reason boxoffice.RefusalReason // for programs; may be empty
 	Detail string                  // for people
@@ -28,13 +28,15 @@ func originalError(kind string, id boxoffice.UUID, err error) error {
 	return fmt.Errorf("%s %s: %w", kind, id, err)
 }
 
-// answer makes the problem that err is answered with.
-func answer(err error) *boxoffice.Problem {
+// problem returns the problem that the requester gets for an error.
+func problem(err error) *boxoffice.Problem {
 	if problem, ok := errors.AsType[*boxoffice.Problem](err); ok {
 		return problem
 	}
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		return &boxoffice.Problem{Code: boxoffice.ActionRefused, Detail: refusal.Detail, Reason: string(refusal.Reason), Cause: err}
+		return &boxoffice.Problem{
+			Code: boxoffice.ActionRefused, Detail: refusal.Detail, Reason: string(refusal.Reason), Cause: err,
+		}
 	}
 	return &boxoffice.Problem{
 		Code:       boxoffice.TemporarilyUnavailable,

@@ -24,23 +24,21 @@ import (
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// maxProblems bounds how many places of an input one answer lists.
+// maxProblems is how many places of an input one answer lists at most.
 const maxProblems = 20
 
-// Schemas returns the JSON Schema (2020-12) of every action's input by the
-// action's name. None refers to another document or to a place of its own, so
-// each can be embedded anywhere in an OpenAPI 3.1 document.
+// Schemas returns the JSON Schema (2020-12) of every action's input by the action's name. A schema has no references,
+// so it can be embedded anywhere in an OpenAPI 3.1 document.
 func Schemas() map[string]json.RawMessage { return maps.Clone(schemas().published) }
 
 // schemaSet is the embedded schemas, compiled from what is published.
 type schemaSet struct {
 	published map[string]json.RawMessage
 	compiled  map[string]*jsonschema.Schema
-	messages  map[string]string // what a string must be, by the pattern that demands it
+	messages  map[string]string // by pattern: the message for a string that does not match it
 }
 
-// schemas reads the embedded files once. They are part of the program: one
-// that does not compile is a panic.
+// schemas reads the embedded files once. It panics if one does not compile, because they are part of the program.
 var schemas = sync.OnceValue(func() schemaSet {
 	set := schemaSet{
 		published: map[string]json.RawMessage{},
@@ -65,8 +63,7 @@ var schemas = sync.OnceValue(func() schemaSet {
 	return set
 })
 
-// formats is what the formats of the schemas demand. Those of a string that has
-// a pattern only tell readers what it is.
+// formats are the checks of the schemas' formats. The strings of format uuid and uri have patterns, which check them.
 var formats = map[string]func(any) error{
 	"uuid": func(any) error { return nil },
 	"uri":  func(any) error { return nil },
@@ -88,8 +85,7 @@ func readSchema(name string) any {
 	return parse(file)
 }
 
-// bundle replaces every reference to another file by that file's schema, and
-// collects the messages of patterns.
+// bundle replaces every reference to another file by that file's schema, and collects the messages of patterns.
 func (s schemaSet) bundle(node any) any {
 	switch node := node.(type) {
 	case map[string]any:
@@ -112,9 +108,8 @@ func (s schemaSet) bundle(node any) any {
 	return node
 }
 
-// tidy checks an input against the schema of its action, as it was sent and
-// with its strings trimmed and in NFC, and returns the latter. Its errors are
-// *boxoffice.Problem.
+// tidy checks an input against the schema of its action twice: as it was sent, and with its strings trimmed and in NFC.
+// It returns the second form. Its errors are *boxoffice.Problem.
 func tidy(action string, input []byte) ([]byte, error) {
 	canonical, err := strictjson.Canonical(input)
 	if err != nil {
@@ -133,9 +128,9 @@ func tidy(action string, input []byte) ([]byte, error) {
 	return encode(tree), nil
 }
 
-// tidyStrings puts every string into NFC and trims it; a run of more than 30
-// combining marks is also broken up (UAX #15, Stream-Safe Text). Strings of a
-// fixed form are left as they are, for the form admits no other.
+// tidyStrings puts every string into NFC and trims it. NFC also breaks up a run of more than 30 combining marks (UAX
+// #15, Stream-Safe Text). A string of a fixed form, such as an id, stays as it is, because its pattern allows nothing
+// that would change.
 func tidyStrings(node any) any {
 	switch node := node.(type) {
 	case string:
@@ -152,8 +147,8 @@ func tidyStrings(node any) any {
 	return node
 }
 
-// parseMoment reads an RFC 3339 date and time and cuts it to milliseconds. The
-// years are those that a boxoffice.Timestamp can write.
+// parseMoment reads an RFC 3339 date and time and cuts it to milliseconds. It accepts the years that a
+// boxoffice.Timestamp can write.
 func parseMoment(text string) (boxoffice.Timestamp, error) {
 	var moment time.Time
 	if err := moment.UnmarshalText([]byte(text)); err != nil {
@@ -165,8 +160,7 @@ func parseMoment(text string) (boxoffice.Timestamp, error) {
 	return boxoffice.At(moment), nil
 }
 
-// violations adds to found where a document breaks the schema of an action's
-// input.
+// violations adds to found the places where a document breaks the schema of an action's input.
 func violations(action string, document any, found []boxoffice.FieldProblem) []boxoffice.FieldProblem {
 	err := schemas().compiled[action].Validate(document)
 	if err == nil {
@@ -201,8 +195,7 @@ func leaves(e *jsonschema.ValidationError, found []boxoffice.FieldProblem) []box
 	return found
 }
 
-// message says in plain words what a place must be. It repeats the schema, and
-// never what was sent.
+// message says what a place must be. It repeats the schema and never the requester's text.
 func message(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -244,15 +237,14 @@ func items(n int) string {
 	return fmt.Sprintf("%d items", n)
 }
 
-// A name or a pointer that is longer than these is the sender's text rather
-// than a place, and is not repeated.
+// A longer name or pointer may hold any text of the requester's, so it is not repeated.
 const (
 	maxNameBytes    = 64
 	maxPointerBytes = 256
 )
 
-// fieldProblem builds the problem of the place that the escaped tokens name
-// within the input, or of what holds it where that place cannot be repeated.
+// fieldProblem returns the problem of a place in the input, named by the escaped tokens of its JSON Pointer. If the
+// place has a name that is too long, it returns the problem of the place above.
 func fieldProblem(tokens []string, message string) boxoffice.FieldProblem {
 	path := "/input"
 	for _, token := range tokens {
@@ -266,8 +258,8 @@ func fieldProblem(tokens []string, message string) boxoffice.FieldProblem {
 
 func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
 
-// invalid makes the answer to an input that does not match its schema: one
-// problem a place, in the order of their paths, at most maxProblems.
+// invalid returns the problem of an input that does not match its schema, with one entry for each place, in the order
+// of their paths, and at most maxProblems of them.
 func invalid(action string, problems ...boxoffice.FieldProblem) *boxoffice.Problem {
 	slices.SortStableFunc(problems, func(a, b boxoffice.FieldProblem) int { return cmp.Compare(a.Path, b.Path) })
 	problems = slices.CompactFunc(problems, func(a, b boxoffice.FieldProblem) bool { return a.Path == b.Path })
@@ -279,7 +271,7 @@ func invalid(action string, problems ...boxoffice.FieldProblem) *boxoffice.Probl
 	}
 }
 
-// parse reads a document that is known to be JSON, numbers as json.Number.
+// parse reads a document that is JSON. Numbers become json.Number.
 func parse(document []byte) any {
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
 	if err != nil {
@@ -288,7 +280,7 @@ func parse(document []byte) any {
 	return tree
 }
 
-// encode writes a value whose types are all JSON's.
+// encode writes a value that always has a JSON form.
 func encode(v any) []byte {
 	document, err := json.Marshal(v)
 	if err != nil {

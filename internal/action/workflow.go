@@ -7,8 +7,8 @@ import (
 	"boxoffice"
 )
 
-// completeWorkflow fills in templates and what each node comes after, and checks
-// that the nodes form the graph that the shape names.
+// completeWorkflow fills in the template and the after of each node, and checks that the nodes form a graph of the
+// workflow's shape.
 func completeWorkflow(_ *Catalog, w *boxoffice.WorkflowOpen) error {
 	for i := range w.Nodes {
 		node := &w.Nodes[i]
@@ -33,12 +33,14 @@ func completeWorkflow(_ *Catalog, w *boxoffice.WorkflowOpen) error {
 	for _, node := range w.Nodes {
 		for _, id := range node.After {
 			if _, known := after[id]; !known {
-				return refuse(boxoffice.RefusedUnknownNode, "node %s is after %s, which is not a node of this workflow", node.ID, id)
+				return refuse(boxoffice.RefusedUnknownNode,
+					"node %s is after %s, which is not a node of this workflow", node.ID, id)
 			}
 		}
 	}
 	if cycle := findCycle(w.Nodes, after); cycle != nil {
-		return refuse(boxoffice.RefusedWorkflowCycle, "nodes wait for each other in a circle: %s", strings.Join(cycle, " is after "))
+		return refuse(boxoffice.RefusedWorkflowCycle,
+			"nodes wait for each other in a circle: %s", strings.Join(cycle, " is after "))
 	}
 	if w.Shape == boxoffice.ShapeChain {
 		return checkChain(w.Nodes)
@@ -46,8 +48,7 @@ func completeWorkflow(_ *Catalog, w *boxoffice.WorkflowOpen) error {
 	return nil
 }
 
-// findCycle returns the ids along a cycle, its first one again at the end, or
-// nil if there is none.
+// findCycle returns the ids along a cycle, with the first id again at the end. It returns nil if there is no cycle.
 func findCycle(nodes []boxoffice.WorkflowNode, after map[string][]string) []string {
 	done := make(map[string]bool, len(nodes))
 	var path []string
@@ -77,8 +78,8 @@ func findCycle(nodes []boxoffice.WorkflowNode, after map[string][]string) []stri
 	return nil
 }
 
-// checkChain refuses an acyclic graph that is not one line: a node that waits
-// for two, two that wait for the same one, or a second node that waits for none.
+// checkChain refuses an acyclic graph that is not one line: a node comes after two others, two nodes come after the
+// same one, or two nodes come after none.
 func checkChain(nodes []boxoffice.WorkflowNode) error {
 	first := ""
 	followers := make(map[string]string, len(nodes))
@@ -86,17 +87,20 @@ func checkChain(nodes []boxoffice.WorkflowNode) error {
 		switch len(node.After) {
 		case 0:
 			if first != "" {
-				return refuse(boxoffice.RefusedNotAChain, "a chain has one first node, and neither %s nor %s is after another", first, node.ID)
+				return refuse(boxoffice.RefusedNotAChain,
+					"a chain has one first node, and neither %s nor %s is after another", first, node.ID)
 			}
 			first = node.ID
 		case 1:
 			earlier := node.After[0]
 			if other, taken := followers[earlier]; taken {
-				return refuse(boxoffice.RefusedNotAChain, "a chain does not branch, and both %s and %s are after %s", other, node.ID, earlier)
+				return refuse(boxoffice.RefusedNotAChain,
+					"a chain does not branch, and both %s and %s are after %s", other, node.ID, earlier)
 			}
 			followers[earlier] = node.ID
 		default:
-			return refuse(boxoffice.RefusedNotAChain, "a node of a chain is after one other, and %s is after %d", node.ID, len(node.After))
+			return refuse(boxoffice.RefusedNotAChain,
+				"a node of a chain is after one other, and %s is after %d", node.ID, len(node.After))
 		}
 	}
 	return nil

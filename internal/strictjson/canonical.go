@@ -8,10 +8,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Canonical returns the canonical form of a JSON document (RFC 8785). Every
-// error is an *Error. A number that the canonical form would change, because
-// an IEEE 754 double does not carry all its digits, is an error: two documents
-// that mean different things never share a canonical form.
+// Canonical returns the canonical form of a JSON document (RFC 8785). A number of which an IEEE 754 double does not
+// hold all digits is an error, because the canonical form would change it: then two documents with different meanings
+// could have the same canonical form. Every error is an *Error.
 func Canonical(data []byte) ([]byte, error) {
 	if err := exactNumbers(data); err != nil {
 		return nil, err
@@ -23,7 +22,7 @@ func Canonical(data []byte) ([]byte, error) {
 	return value, nil
 }
 
-// exactNumbers checks the syntax of a document, and each of its numbers.
+// exactNumbers checks the syntax of a document and that a double holds each of its numbers exactly.
 func exactNumbers(data []byte) error {
 	decoder := jsontext.NewDecoder(bytes.NewBuffer(data))
 	for {
@@ -40,8 +39,8 @@ func exactNumbers(data []byte) error {
 	}
 }
 
-// exact reports whether the shortest decimal that names the double nearest to
-// literal, which is what the canonical form writes, has the value of literal.
+// exact reports whether the canonical form of a number has the same value. The canonical form is the shortest decimal
+// of the double that is nearest to literal.
 func exact(literal string) bool {
 	if len(literal) <= 15 && !strings.ContainsAny(literal, ".eE") {
 		return true
@@ -55,8 +54,7 @@ func exact(literal string) bool {
 	return digits == carriedDigits && exponent == carriedExponent
 }
 
-// decimal returns the size of a number as digits × 10^exponent, where digits
-// neither begin nor end with a zero.
+// decimal returns the absolute value of a number as digits × 10^exponent. The digits neither begin nor end with a zero.
 func decimal(literal string) (digits string, exponent int) {
 	mantissa, power, _ := strings.Cut(strings.ToLower(literal), "e")
 	whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
@@ -65,7 +63,7 @@ func decimal(literal string) (digits string, exponent int) {
 	if digits == "" {
 		return "", 0
 	}
-	// A power that does not fit an int belongs to a number that is no double.
+	// If the power does not fit an int, the number is outside of the range of a double.
 	exponent, _ = strconv.Atoi(power)
 	exponent += len(all) - len(digits) - len(fraction)
 	return strings.TrimLeft(digits, "0"), exponent

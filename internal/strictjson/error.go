@@ -12,9 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Error says what is wrong with a document and where. The message is for the
-// person who sent the document: it follows the name of the place, as in
-// "payer must be a string".
+// Error says what is wrong with a document and where. The message is for the sender of the document. It follows the
+// name of the place, as in "payer must be a string".
 type Error struct {
 	Pointer string // JSON Pointer; empty for the document itself
 	Message string
@@ -27,7 +26,7 @@ func (e *Error) Error() string {
 	return e.Pointer + ": " + e.Message
 }
 
-// located turns an error of the decoder into an *Error.
+// located makes an *Error from an error of the decoder.
 func located(err error) error {
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		if inner, ok := errors.AsType[*Error](semantic.Err); ok { // of a type that decodes itself
@@ -64,7 +63,8 @@ func grammar(err *jsontext.SyntacticError) string {
 	case err.Err == nil:
 		return "is not JSON"
 	}
-	// The decoder has no names for the rest, and quotes what it could not read.
+	// The decoder exports no errors for the other faults. Their texts begin as follows, and quote what it could not
+	// read.
 	fault := strings.TrimPrefix(err.Err.Error(), "jsontext: ")
 	switch {
 	case strings.HasPrefix(fault, "invalid UTF-8"):

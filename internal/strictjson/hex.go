@@ -12,9 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// hexTypes reads the types of go-ethereum with one rule and with messages for
-// people. A checksum in the case of an address (EIP-55) is not verified: an
-// address is compared by its bytes.
+// hexTypes reads go-ethereum's types by one rule, with messages for the sender. It does not verify the checksum in the
+// case of an address (EIP-55), because addresses are compared by their bytes.
 var hexTypes = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(func(decoder *jsontext.Decoder, address *common.Address) error {
 		return fixedHex(decoder, address[:], "an address")

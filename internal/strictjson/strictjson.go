@@ -1,7 +1,6 @@
-// Package strictjson decodes JSON the way a payment service must: a document
-// that could be read in two ways is refused. Duplicate and unknown members,
-// missing members, null where a value belongs, invalid UTF-8 and trailing data
-// are errors that carry a JSON Pointer (RFC 6901) to the offending place.
+// Package strictjson decodes JSON documents that have exactly one reading. Duplicate and unknown members, missing
+// members, null instead of a value, invalid UTF-8 and trailing data are errors, which carry a JSON Pointer (RFC 6901)
+// to the place.
 package strictjson
 
 import (
@@ -16,12 +15,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Decode reads data into v, which is a non-nil pointer. Names match by exact
-// case. A struct field is required unless its tag says omitempty or omitzero,
-// and may be null only if it is required and a pointer or an interface: what
-// can be left out is left out in one way. Addresses, hashes and bytes in hex
-// start with 0x and take digits of either case. Options go to the decoder;
-// json.RejectUnknownMembers(false) lets unknown members pass.
+// Decode reads data into v, which is a non-nil pointer. The case of names counts. A struct field is required unless its
+// tag says omitempty or omitzero. A field may be null only if it is required and a pointer or an interface, so that an
+// optional field has one way to be absent. Addresses, hashes and bytes in hex start with 0x and have digits of either
+// case. Options go to the decoder. With json.RejectUnknownMembers(false), unknown members are ignored.
 //
 // Every error is an *Error. Errors never repeat a value of the document.
 func Decode(data []byte, v any, opts ...json.Options) error {
@@ -37,8 +34,8 @@ func Decode(data []byte, v any, opts ...json.Options) error {
 	return nil
 }
 
-// A walker reads a document beside the type that it is to fill, and finds what
-// the decoder would let pass: members that are missing, and nulls.
+// A walker reads a document along with the type that the document fills. It finds what the decoder accepts: missing
+// members and nulls.
 type walker struct {
 	decoder *jsontext.Decoder
 	closed  bool // unknown members are errors
@@ -161,7 +158,7 @@ func (w walker) problem(message string) error {
 	return &Error{Pointer: string(w.decoder.StackPointer()), Message: message}
 }
 
-// members are the members of the object that fills a struct.
+// members are the members of the JSON object of a struct.
 type members struct {
 	list  []member
 	index map[string]int
@@ -217,7 +214,7 @@ func nullable(t reflect.Type) bool {
 	return t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface || isRaw(t)
 }
 
-// isRaw reports whether t keeps JSON as it came, null included.
+// isRaw reports whether t keeps JSON unread, null included.
 func isRaw(t reflect.Type) bool {
 	return t == reflect.TypeFor[jsontext.Value]() || t == reflect.TypeFor[stdjson.RawMessage]()
 }

@@ -1,15 +1,14 @@
-// Package judge asks an operator's program, over HTTP, what it thinks of an
-// action's input before the action is priced.
+// Package judge asks the operator's judge of inputs over HTTP before an action is priced.
 //
-// The service posts {"action": …, "input": …}. The program answers 200 with
-// {"input": …}, the same or a changed one, or with {"refused": "why"}. Anything
-// else, or no answer in time, means that it is away: nothing is quoted.
+// The service posts {"action": …, "input": …}. The judge answers 200 with {"input": …}, the same input or a changed
+// one, or with {"refused": "why"}. After any other answer, or no answer in time, the service quotes nothing.
 package judge
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -61,15 +60,15 @@ func (h HTTP) Judge(ctx context.Context, name string, input json.RawMessage) (js
 	if err != nil {
 		return nil, fmt.Errorf("judge: %w", err)
 	}
-	var verdict answer
-	if err := strictjson.Decode(document, &verdict); err != nil {
+	var a answer
+	if err := strictjson.Decode(document, &a); err != nil {
 		return nil, fmt.Errorf("judge answered %w", err)
 	}
 	switch {
-	case verdict.Refused != "":
-		return nil, &action.Refusal{Detail: verdict.Refused}
-	case verdict.Input == nil:
-		return nil, fmt.Errorf("judge answered neither input nor refused")
+	case a.Refused != "":
+		return nil, &action.Refusal{Detail: a.Refused}
+	case a.Input == nil:
+		return nil, errors.New("judge answered neither input nor refused")
 	}
-	return verdict.Input, nil
+	return a.Input, nil
 }

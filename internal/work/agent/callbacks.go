@@ -16,8 +16,8 @@ import (
 // Mailbox keeps the results that agents send later. If it is kept in a database, a result reaches a run of another
 // process, or a run that began after a restart. An id reveals nothing about the work and never names another task.
 type Mailbox interface {
-	// Open creates a box for the result of a node's task, unless there is one, and returns the result in it, if any. The
-	// box exists until the run of the node is over.
+	// Open creates a box for the result of a node's task, unless there is one, and returns the result in it, if any.
+	// The box exists until the run of the node is over.
 	Open(ctx context.Context, id string, of boxoffice.UUID, node string) (kept []byte, err error)
 	// Put keeps a result under an id, unless the box has one, and returns the result that is kept. It returns
 	// work.ErrNotFound if there is no box.

@@ -21,7 +21,7 @@ type HTTPConfig struct {
 	Secret    Secret
 	Timeout   time.Duration // from the task to its result, whether that is the response or sent later
 	MaxOutput int64         // bytes of the result
-	Callback  string        // the URL of callbacks without the id: "https://host/callbacks"; "": none, the response is the result
+	Callback  string        // the URL of callbacks without the id: "https://host/callbacks"; "": no callbacks
 	Mailbox   Mailbox       // keeps results that are sent later; required with Callback
 	Client    *http.Client  // nil: one with the standard library's transport
 	Now       func() time.Time

@@ -45,8 +45,8 @@ type Config struct {
 	// gets REPO_URL, BRANCH, JOB_ID and TITLE in its environment and prints the pull request's URL. If the pull request
 	// was opened before, it prints the URL again. If the command is empty, no pull request is opened.
 	PullRequest []string
-	// Env is added to the environment of git and of PullRequest, which holds little else: a proxy, a CA file, a token of
-	// the command. Its values are removed from every failure text.
+	// Env is added to the environment of git and of PullRequest, which holds little else: a proxy, a CA file, a token
+	// of the command. Its values are removed from every failure text.
 	Env []string
 
 	Author   string        // of the commits made here: "Name <address>"

@@ -76,7 +76,8 @@ func (g *Git) quarantine(ctx context.Context, repo string, root *os.Root, head s
 		return folder, err
 	}
 	// The agent's clone may lack objects that the job's repository has, and both end at the same shallow commits.
-	if err := os.WriteFile(filepath.Join(folder, "objects/info/alternates"), []byte(repo+"/objects\n"), 0o600); err != nil {
+	alternates := filepath.Join(folder, "objects/info/alternates")
+	if err := os.WriteFile(alternates, []byte(repo+"/objects\n"), 0o600); err != nil {
 		return folder, err
 	}
 	switch shallow, err := os.ReadFile(filepath.Join(repo, "shallow")); {

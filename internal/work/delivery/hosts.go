@@ -56,7 +56,7 @@ func (h Hosts) remote(address string) (remote, error) {
 	if err != nil || len(address) > 2048 {
 		return refuse("it is not an address")
 	}
-	if u.Opaque != "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(address, "#") {
+	if u.Opaque != "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(address, "#") {
 		return refuse("it must be https://host/path without credentials, query or fragment")
 	}
 	if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {

@@ -56,7 +56,8 @@ func (g *Git) publish(ctx context.Context, id boxoffice.UUID, job work.Job, comm
 
 func webAddress(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http") && len(address) <= 2048
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
+		len(address) <= 2048
 }
 
 // replace writes a file that is always complete or absent.

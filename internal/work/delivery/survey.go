@@ -147,7 +147,9 @@ func unreadable(name string, err error) error {
 
 // dropIgnored removes the entries that the workspace's .gitignore files name. It keeps those that the parent commit
 // has.
-func (g *Git) dropIgnored(ctx context.Context, repo, dir string, entries []entry, had map[string]string) ([]entry, error) {
+func (g *Git) dropIgnored(
+	ctx context.Context, repo, dir string, entries []entry, had map[string]string,
+) ([]entry, error) {
 	var fresh bytes.Buffer
 	for _, e := range entries {
 		if _, known := had[e.path]; !known {
