@@ -55,7 +55,7 @@ func advanceJob(nodes []Node, inputs int) (next jobStep) {
 }
 
 // blockedReason says which nodes of a job need an input, and which have failed
-// (spec.md §2.9).
+// (docs/protocol.md §2.9).
 func blockedReason(nodes []Node) string {
 	var reasons []string
 	for _, node := range nodes {
