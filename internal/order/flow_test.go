@@ -170,7 +170,7 @@ func (w *world) admit() {
 // TestSubmit is the table of docs/states.md: what an order answers to what is
 // sent. The payment of an order that has one is number 1.
 func TestSubmit(t *testing.T) {
-	lapse := func(w *world) { w.now.Add(601) }
+	expire := func(w *world) { w.now.Add(601) }
 	pay := func(w *world) { w.submit(w.payment(1, 1)) }
 	fail := func(w *world) { pay(w); w.decide(outcomes["failed"]) }
 	die := func(w *world) { pay(w); w.decide(outcomes["failed, final"]) }
@@ -202,20 +202,20 @@ func TestSubmit(t *testing.T) {
 	}{
 		{"quoted, no payment", nil, none, "challenge", boxoffice.Quoted},
 		{"quoted, a payment", nil, same, pending, boxoffice.PaymentPending},
-		{"expired, no payment", []step{lapse}, none, expired, boxoffice.Quoted},
-		{"expired, a payment", []step{lapse}, same, expired, boxoffice.Quoted},
+		{"expired, no payment", []step{expire}, none, expired, boxoffice.Quoted},
+		{"expired, a payment", []step{expire}, same, expired, boxoffice.Quoted},
 		{"payment_pending, no payment", []step{pay}, none, pending, boxoffice.PaymentPending},
 		{"payment_pending, the same payment", []step{pay}, same, pending, boxoffice.PaymentPending},
-		{"payment_pending and lapsed, the same payment", []step{pay, lapse}, same, pending, boxoffice.PaymentPending},
+		{"payment_pending, quote expired, the same payment", []step{pay, expire}, same, pending, boxoffice.PaymentPending},
 		{"payment_pending, another payment", []step{pay}, another, conflict, boxoffice.PaymentPending},
 		{"payment_failed, no payment", []step{fail}, none, "challenge", boxoffice.PaymentFailed},
 		{"payment_failed, the same payment", []step{fail}, same, failed, boxoffice.PaymentFailed},
-		{"payment_failed and lapsed, the same payment", []step{fail, lapse}, same, failed, boxoffice.PaymentFailed},
+		{"payment_failed, quote expired, the same payment", []step{fail, expire}, same, failed, boxoffice.PaymentFailed},
 		{"payment_failed, another payment with the same nonce", []step{fail}, sameNonce, pending, boxoffice.PaymentPending},
 		{"payment_failed, another payment", []step{fail}, another, later, boxoffice.PaymentFailed},
 		{"payment_failed and final, another payment", []step{die}, another, pending, boxoffice.PaymentPending},
-		{"payment_failed and lapsed, no payment", []step{die, lapse}, none, expired, boxoffice.PaymentFailed},
-		{"payment_failed and lapsed, another payment", []step{die, lapse}, another, expired, boxoffice.PaymentFailed},
+		{"payment_failed, quote expired, no payment", []step{die, expire}, none, expired, boxoffice.PaymentFailed},
+		{"payment_failed, quote expired, another payment", []step{die, expire}, another, expired, boxoffice.PaymentFailed},
 		{"paid, no payment", []step{settle}, none, admission, boxoffice.Paid},
 		{"paid, the same payment", []step{settle}, same, admission, boxoffice.Paid},
 		{"paid, another payment", []step{settle}, another, conflict, boxoffice.Paid},
@@ -223,7 +223,7 @@ func TestSubmit(t *testing.T) {
 		{"paid and undone, another payment", []step{undo}, another, conflict, boxoffice.Paid},
 		{"admitted, no payment", []step{admit}, none, admitted, boxoffice.Paid},
 		{"admitted, the same payment", []step{admit}, same, admitted, boxoffice.Paid},
-		{"admitted and lapsed, the same payment", []step{admit, lapse}, same, admitted, boxoffice.Paid},
+		{"admitted, quote expired, the same payment", []step{admit, expire}, same, admitted, boxoffice.Paid},
 		{"admitted, another payment", []step{admit}, another, conflict, boxoffice.Paid},
 	} {
 		t.Run(test.name, func(t *testing.T) {

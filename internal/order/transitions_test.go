@@ -61,10 +61,10 @@ func TestSettlement(t *testing.T) {
 		firstDead = "failed for first, final, 1 reverts"
 		undone    = ", was settled by 1"
 
-		none        = "the order stays"
-		paid        = "payment_pending -> paid"
-		fails       = "payment_pending -> payment_failed"
-		paidInSpite = "payment_failed -> paid"
+		none     = "the order stays"
+		paid     = "payment_pending -> paid"
+		fails    = "payment_pending -> payment_failed"
+		paidLate = "payment_failed -> paid"
 	)
 	type result struct{ intent, order string }
 	allowed := map[[2]string]result{
@@ -77,7 +77,7 @@ func TestSettlement(t *testing.T) {
 		{"sent", "released"}:                 {waiting, none},
 		{"sent", "reverted"}:                 {reverted, none},
 		{"settled", "undone"}:                {waiting + undone, none},
-		{"failed", "settled"}:                {settled, paidInSpite},
+		{"failed", "settled"}:                {settled, paidLate},
 		{"failed", "failed, final"}:          {firstDead, none},
 		{"waiting, undone", "settled"}:       {settled, none},
 		{"waiting, undone", "failed"}:        {failed + undone, none},

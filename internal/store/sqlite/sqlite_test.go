@@ -43,8 +43,8 @@ func open(t testing.TB, path string) *sqlite.Store {
 	return store
 }
 
-// TestManyOpen lets processes, as far as SQLite can tell, meet at a file that
-// does not exist yet, and all of them use it.
+// TestManyOpen opens a file that does not exist many times at once, as many processes
+// would, and uses it through each.
 func TestManyOpen(t *testing.T) {
 	const openers = 8
 	path := filepath.Join(t.TempDir(), "boxoffice.db")
@@ -70,7 +70,7 @@ func TestManyOpen(t *testing.T) {
 	}
 }
 
-// TestOpenWithoutClose reads what a store wrote that was never closed.
+// TestOpenWithoutClose reads what a store wrote that is still open.
 func TestOpenWithoutClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boxoffice.db")
 	first, lines := open(t, path), []string(nil)
@@ -83,8 +83,8 @@ func TestOpenWithoutClose(t *testing.T) {
 
 const childVariable = "BOXOFFICE_TEST_STORE"
 
-// TestKilled kills a process that writes, again and again, and finds
-// everything that the process was told is saved.
+// TestKilled kills a writing process several times. Everything that a write confirmed
+// must be in the file.
 func TestKilled(t *testing.T) {
 	if path := os.Getenv(childVariable); path != "" {
 		writeUntilKilled(t, path)
@@ -118,14 +118,14 @@ func TestKilled(t *testing.T) {
 		child.Wait() // it was killed
 		storetest.Kept(t, open(t, path), lines)
 	}
-	var verdict string
+	var integrity string
 	var orphans int
 	db := raw(t, path)
-	if err := db.QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
-		t.Errorf("the file: %s, %v", verdict, err)
+	if err := db.QueryRow("PRAGMA integrity_check").Scan(&integrity); err != nil || integrity != "ok" {
+		t.Errorf("the file: %s, %v", integrity, err)
 	}
 	if err := db.QueryRow("SELECT count(*) FROM pragma_foreign_key_check").Scan(&orphans); err != nil || orphans != 0 {
-		t.Errorf("%d rows refer to nothing, %v", orphans, err)
+		t.Errorf("%d rows refer to a row that is missing, %v", orphans, err)
 	}
 }
 
@@ -154,8 +154,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestFile checks that the file is where it was asked for, and that no one
-// else can read the payments in it.
+// TestFile checks that the file has the configured name and that only its owner can
+// read it.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "odd name?_synchronous=OFF#50%.db")
 	storetest.Purchase(t, open(t, path), 1, func(string) {})

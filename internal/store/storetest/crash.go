@@ -20,7 +20,10 @@ func Purchase(t testing.TB, store Store, n uint64, saved func(line string)) {
 		record = quoted(t, alice)
 		intent = paying(t, record, wallet, n)
 		slot   = carrying(n, intent)
+		paid   = order.Stage{Status: boxoffice.Paid, IntentID: &intent.ID, PaidAt: pointer(now)}
 	)
+	admission := order.Change{OrderID: record.ID, From: paid, To: paid}
+	admission.To.AdmittedAt = pointer(now)
 	for i, write := range []func() error{
 		func() error { _, _, err := store.Create(t.Context(), record); return err },
 		func() error { return beginPayment(t.Context(), store, intent, nil) },
@@ -29,7 +32,7 @@ func Purchase(t testing.TB, store Store, n uint64, saved func(line string)) {
 			return settle(t.Context(), store, &slot.ID, decisions{settledBy(sent(intent, slot), transfer(n))}, now)
 		},
 		func() error {
-			return store.Admit(t.Context(), admission(t, store, record, now), openJob(t, alice, record.ID))
+			return store.Admit(t.Context(), admission, openJob(t, alice, record.ID))
 		},
 	} {
 		fatal(t, write())
