@@ -14,7 +14,7 @@ import (
 )
 
 // protected returns an endpoint that calls next with the requester of the token
-// (spec.md §5) and with the body (§8).
+// (docs/protocol.md §5) and with the body (§8).
 func (h *handler) protected(next func(request) (response, error)) endpoint {
 	return func(x *exchange, r *http.Request) (response, error) {
 		if err := checkOrigin(r, h.origin); err != nil {
@@ -72,7 +72,7 @@ func rateLimited(wait time.Duration, of string) *boxoffice.Problem {
 }
 
 // checkOrigin refuses a request that a browser sends for a page of another origin
-// than own, or of none (spec.md §5.7). No cross-origin access is granted: no response
+// than own, or of none (docs/protocol.md §5.3). No cross-origin access is granted: no response
 // of a protected route carries a CORS header. If own is empty, every browser is refused.
 func checkOrigin(r *http.Request, own string) error {
 	for _, origin := range r.Header.Values("Origin") {

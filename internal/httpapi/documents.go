@@ -51,7 +51,7 @@ func (doc document) response(header http.Header, r *http.Request, cacheControl s
 // allowAnyOrigin lets pages of any origin read a document that needs no token.
 func allowAnyOrigin(header http.Header) { header.Set("Access-Control-Allow-Origin", "*") }
 
-// openapi serves GET /openapi.json (spec.md §4.1).
+// openapi serves GET /openapi.json (docs/protocol.md §4.1).
 func (h *handler) openapi(x *exchange, r *http.Request) (response, error) {
 	allowAnyOrigin(x.Header())
 	return h.document.response(x.Header(), r, "public, max-age=60"), nil
@@ -61,7 +61,7 @@ func (h *handler) openapi(x *exchange, r *http.Request) (response, error) {
 // cache asks again before it uses its copy.
 const revalidate = "public, no-cache"
 
-// capabilities serves GET /requests/capabilities (spec.md §4.2).
+// capabilities serves GET /requests/capabilities (docs/protocol.md §4.2).
 func (h *handler) capabilities(x *exchange, r *http.Request) (response, error) {
 	offer, err := h.offer(r.Context())
 	if err != nil {

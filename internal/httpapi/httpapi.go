@@ -61,7 +61,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// New returns the handler of every route of spec.md §4, of the routes that read what
+// New returns the handler of every route of docs/protocol.md §4, of the routes that read what
 // was admitted, and of git.
 //
 // A request is checked in this order: the rate limit of its address, the route and

@@ -9,7 +9,7 @@ import (
 	"boxoffice/x402"
 )
 
-// quote serves POST /requests/quote (spec.md §4.3).
+// quote serves POST /requests/quote (docs/protocol.md §4.3).
 func (h *handler) quote(r request) (response, error) {
 	var body boxoffice.QuoteRequest
 	if err := r.decode(&body); err != nil {
@@ -27,7 +27,7 @@ func (h *handler) quote(r request) (response, error) {
 	return render(status, quoted)
 }
 
-// status serves GET /requests/{id} (spec.md §4.5).
+// status serves GET /requests/{id} (docs/protocol.md §4.5).
 func (h *handler) status(r request) (response, error) {
 	id, err := r.id()
 	if err != nil {
@@ -40,7 +40,7 @@ func (h *handler) status(r request) (response, error) {
 	return render(http.StatusOK, status)
 }
 
-// submit serves POST /requests/{id}/submit (spec.md §4.4): it takes a payment if there
+// submit serves POST /requests/{id}/submit (docs/protocol.md §4.4): it takes a payment if there
 // is a PAYMENT-SIGNATURE header, even an empty one, and else sends the challenge.
 func (h *handler) submit(r request) (response, error) {
 	id, err := r.id()

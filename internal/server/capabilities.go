@@ -13,8 +13,8 @@ func (s *Server) paymentTerms() boxoffice.Payment {
 	}
 }
 
-// capabilities says what the service sells and everything that a client needs
-// to pay for it (spec.md §4.2).
+// capabilities returns what the service sells and everything that a client needs to
+// pay for it (docs/protocol.md §4.2).
 func (s *Server) capabilities(catalog *action.Catalog) boxoffice.Capabilities {
 	return boxoffice.Capabilities{
 		Actions: catalog.Policies(),

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"boxoffice/internal/server"
 	"boxoffice/x402"
@@ -56,7 +57,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// What is printed can be read again, and says the same.
+// A configuration that was printed can be read again and is the same.
 func TestConfigRoundTrip(t *testing.T) {
 	config, err := load(t, minimal)
 	if err != nil {
@@ -80,7 +81,7 @@ func TestConfigRoundTrip(t *testing.T) {
 	}
 }
 
-// The sample says what stands without it, and knows every key.
+// The sample has every key, with the value that an empty file means.
 func TestConfigSample(t *testing.T) {
 	sample, err := server.Sample()
 	if err != nil {
@@ -101,9 +102,12 @@ func TestConfigSample(t *testing.T) {
 	if len(whole.Agents) != 2 || whole.Launches == nil || len(whole.Launches.Chains) != 1 || len(whole.Launches.Chains[0].Pairings) != 1 {
 		t.Errorf("%+v, %+v", whole.Agents, whole.Launches)
 	}
+	if shown, used := whole.Agents["default"], server.DefaultAgent(); shown.Timeout != used.Timeout || shown.MaxOutput != used.MaxOutput {
+		t.Errorf("shown are %v and %d, used are %v and %d", shown.Timeout, shown.MaxOutput, used.Timeout, used.MaxOutput)
+	}
 	for line := range strings.Lines(string(sample)) {
-		if len(line) > 125 {
-			t.Errorf("a line has %d characters: %s", len(line), line)
+		if utf8.RuneCountInString(line) > 121 { // with its \n
+			t.Errorf("a line has more than 120 characters: %s", line)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestAgentElsewhere(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) {
 		o.Work.Concurrency = 1
 		o.Agents = map[string]server.AgentConfig{"research": {
-			URL: elsewhere.URL, SecretEnv: "RESEARCHER_SECRET", Callback: true, Timeout: server.Duration(time.Minute),
+			URL: elsewhere.URL, SecretEnv: "RESEARCHER_SECRET", Callback: true, Timeout: server.Duration(time.Minute), MaxOutput: 2 << 20,
 		}}
 	})
 	buyer := w.Client(w.NewPayer())
@@ -61,6 +61,7 @@ func TestAgentElsewhere(t *testing.T) {
 	answer := func(sign func(*http.Request, []byte)) int {
 		t.Helper()
 		body := []byte(`{"outcome":"done","summary":"seen","files":[{"path":"report.md","text":"Far away."}]}`)
+		body = append(body, bytes.Repeat([]byte(" "), 1<<20)...) // as large as max_output allows
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, task.Callback, bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,37 +18,35 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// FacilitatorConfig says what is settled for other x402 servers. Who may submit
-// is said in the environment: BOXOFFICE_FACILITATOR_TOKEN, a bearer token; if it
-// is empty, everybody may.
+// FacilitatorConfig says what is settled for other x402 servers. The token that
+// callers need is read from BOXOFFICE_FACILITATOR_TOKEN in the environment; if that is
+// empty, everybody may call.
 type FacilitatorConfig struct {
-	Listen     string           `toml:"listen" comment:"Address of /verify, /settle and /supported. BOXOFFICE_FACILITATOR_TOKEN in the environment is the bearer token\nthat callers need; without it everybody who reaches the address spends this service's gas."`
-	Assets     []common.Address `toml:"assets" comment:"The ERC-20 tokens that are settled; at least one. Name only tokens whose code you trust:\nsettlement.gas_per_settle bounds the gas of a payment, settlement.max_fee_per_gas its price."`
-	Recipients []common.Address `toml:"recipients" comment:"Who may be paid. Empty: everybody."`
+	Listen     string           `toml:"listen" comment:"The address of /verify, /settle and /supported. Callers need the bearer token in BOXOFFICE_FACILITATOR_TOKEN; if that\nis empty, everybody who reaches the address can spend the gas of this service."`
+	Assets     []common.Address `toml:"assets" comment:"The ERC-20 tokens that are settled, at least one. List only tokens whose code you trust.\nsettlement.gas_per_settle limits the gas of a payment, settlement.max_fee_per_gas its price."`
+	Recipients []common.Address `toml:"recipients" comment:"The addresses that may be paid. Empty: all."`
 	Wait       Duration         `toml:"wait" comment:"How long /settle waits for the outcome before it answers settlement_pending."`
-	TellOnce   bool             `toml:"tell_once" comment:"false: the same payload gets the same outcome however often it is sent. true: one call alone is told that a payment\nis settled, and told again if it repeats its Idempotency-Key. Say true where servers settle here that keep no record\nof what they served, as those of the official SDKs: one payment sent many times at once may else be served as often."`
-	Rate       RateConfig       `toml:"rate" comment:"For each client address; IPv6 by /64."`
+	TellOnce   bool             `toml:"tell_once" comment:"false: every call with the same payload gets the same outcome. true: only one call learns that a payment is settled,\nand learns it again if it repeats its Idempotency-Key. Choose true if servers settle here that keep no record of the\npayments they have served, as those of the official SDKs do not: they would serve one payment several times."`
+	Rate       RateConfig       `toml:"rate" comment:"For each IPv4 address, and for each /64 network of IPv6 addresses."`
 }
 
-// LoadFacilitator reads a configuration file as Load does, for a process that
-// settles for other servers and sells nothing.
+// LoadFacilitator reads the configuration file of a process that settles for other
+// servers and sells nothing.
 func LoadFacilitator(file string) (Config, error) { return load(file, (*Config).checkFacilitator) }
 
 func (c *Config) checkFacilitator() error {
 	switch {
 	case c.Settlement.Via != ViaKey:
-		return errors.New("settlement.via must be 'key': a facilitator settles by itself")
+		return errors.New("settlement.via must be 'key': a facilitator does not settle through another one")
 	case len(c.Facilitator.Assets) == 0:
 		return errors.New("facilitator.assets is required")
-	case c.Facilitator.Wait <= 0:
-		return errors.New("facilitator.wait must be above 0")
 	}
-	return errors.Join(c.Facilitator.Rate.check("facilitator.rate"), c.checkSettling())
+	return cmp.Or(positive("facilitator.wait", c.Facilitator.Wait), c.Facilitator.Rate.check("facilitator.rate"), c.checkSettling())
 }
 
-// NewFacilitator returns a server that settles for other x402 servers. It may
-// share the database and the settlement key of a service; their payments then
-// share transactions.
+// NewFacilitator returns a server that settles for other x402 servers. It may use the
+// database and the settlement key of a running service; payments of both then share
+// transactions.
 func NewFacilitator(ctx context.Context, options Options) (*Server, error) {
 	return start(ctx, options, (*Server).openFacilitator)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// launchChains looks again and again whether the chains that launches deploy on
-// answer. What it found is what is sold: nobody pays for a launch on a chain that
-// is away, and no request waits for a chain.
+// launchChains checks regularly whether the RPC nodes of the chains on which launches
+// deploy answer. Launches are sold on those that do. Requests use the last result, so
+// that none of them waits for a chain.
 type launchChains struct {
-	nodes map[uint64]string // the JSON-RPC of each chain that is looked at
+	nodes map[uint64]string // the JSON-RPC address of each chain that is checked
 	every time.Duration
 	log   *slog.Logger
 
@@ -23,7 +23,7 @@ type launchChains struct {
 	live map[uint64]bool
 }
 
-// How often a launch chain is looked at, and how long it may take to answer.
+// How often a launch chain is checked, and how long its RPC node may take to answer.
 const (
 	launchCheckEvery   = 15 * time.Second
 	launchCheckTimeout = 5 * time.Second
@@ -41,16 +41,16 @@ func newLaunchChains(config *LaunchesConfig, log *slog.Logger) *launchChains {
 	return l
 }
 
-// Live reports whether launches can deploy on a chain now. A chain without a
-// node to ask is taken for live.
+// Live reports whether launches can deploy on a chain now. A chain without an RPC node
+// is always live.
 func (l *launchChains) Live(chainID uint64) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	_, looked := l.nodes[chainID]
-	return !looked || l.live[chainID]
+	_, checked := l.nodes[chainID]
+	return !checked || l.live[chainID]
 }
 
-// run looks until ctx ends.
+// run checks the chains until ctx ends.
 func (l *launchChains) run(ctx context.Context) {
 	if len(l.nodes) == 0 {
 		return
@@ -58,7 +58,7 @@ func (l *launchChains) run(ctx context.Context) {
 	tick := time.NewTicker(l.every)
 	defer tick.Stop()
 	for {
-		l.look(ctx)
+		l.check(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -67,29 +67,29 @@ func (l *launchChains) run(ctx context.Context) {
 	}
 }
 
-func (l *launchChains) look(ctx context.Context) {
-	var looking sync.WaitGroup
+func (l *launchChains) check(ctx context.Context) {
+	var checks sync.WaitGroup
 	found := make(map[uint64]bool, len(l.nodes))
 	var mu sync.Mutex
 	for chainID, node := range l.nodes {
-		looking.Go(func() {
-			err := answers(ctx, chainID, node)
+		checks.Go(func() {
+			err := checkNode(ctx, chainID, node)
 			if err != nil && l.Live(chainID) && ctx.Err() == nil {
-				l.log.WarnContext(ctx, "a launch chain does not answer; launches on it are not sold", "chain", chainID, "err", err)
+				l.log.WarnContext(ctx, "the RPC node of a launch chain does not answer: launches on it are not sold", "chain", chainID, "err", err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			found[chainID] = err == nil
 		})
 	}
-	looking.Wait()
+	checks.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.Copy(l.live, found)
 }
 
-// answers asks a node whether it is of a chain.
-func answers(ctx context.Context, chainID uint64, node string) error {
+// checkNode returns an error unless the RPC node answers and is of the chain.
+func checkNode(ctx context.Context, chainID uint64, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, launchCheckTimeout)
 	defer cancel()
 	client, err := rpc.DialContext(ctx, node)
@@ -97,12 +97,12 @@ func answers(ctx context.Context, chainID uint64, node string) error {
 		return err
 	}
 	defer client.Close()
-	var said string
-	if err := client.CallContext(ctx, &said, "eth_chainId"); err != nil {
+	var got string
+	if err := client.CallContext(ctx, &got, "eth_chainId"); err != nil {
 		return err
 	}
-	if want := fmt.Sprintf("0x%x", chainID); said != want {
-		return fmt.Errorf("the node is of chain %s, not %s", said, want)
+	if want := fmt.Sprintf("0x%x", chainID); got != want {
+		return fmt.Errorf("the RPC node is of chain %s, not %s", got, want)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package server wires the parts of the service together and runs them. It is
-// the only place that knows them all.
+// Package server makes the parts of the service from a configuration, connects them
+// and runs them. It decides nothing itself.
 package server
 
 import (
@@ -48,12 +48,12 @@ type Server struct {
 	launches *launchChains
 	handler  http.Handler
 	operator net.Listener
-	checked  atomic.Pointer[error] // what the last look at the chain found; nil before the first
-	ready    chan struct{}         // closed when the chain was found to be the right one
+	checked  atomic.Pointer[error] // the result of the last check of the chain; nil before the first check
+	ready    chan struct{}         // closed when the chain is known to be the configured one
 }
 
-// New opens the store and takes the addresses to listen on. It does not need
-// the chain to answer; Run waits for it.
+// New opens the database and the listeners. It does not need the RPC node to answer;
+// Run waits for it.
 func New(ctx context.Context, options Options) (*Server, error) {
 	return start(ctx, options, (*Server).open)
 }
@@ -159,10 +159,10 @@ func (s *Server) openHTTP(catalog *action.Catalog) error {
 	return nil
 }
 
-// Addr is the address of the requesters' HTTP.
+// Addr is the address on which requesters are served.
 func (s *Server) Addr() string { return s.Listener.Addr().String() }
 
-// Ready is closed when the service takes payments for the first time.
+// Ready is closed when the service accepts payments for the first time.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // operatorHandler returns the handler of the operator's routes.
@@ -185,8 +185,8 @@ func (s *Server) OperatorAddr() string {
 	return s.operator.Addr().String()
 }
 
-// Run serves until ctx ends, then lets the requests under way finish, within
-// the configured grace. It fails if the chain is not the configured one.
+// Run serves until ctx ends, then lets open requests finish within ShutdownGrace. It
+// fails if the chain is not the configured one.
 func (s *Server) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
@@ -240,11 +240,11 @@ func newHTTPServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // what clients do to their connections is no news
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // it would log connections that clients broke
 	}
 }
 
-// Close releases what New took. It is called after Run has returned.
+// Close closes what New opened. Call it after Run has returned.
 func (s *Server) Close() error {
 	var failures []error
 	for _, listener := range []net.Listener{s.Listener, s.operator} {
@@ -263,8 +263,9 @@ func (s *Server) Close() error {
 	return errors.Join(failures...)
 }
 
-// waitForChain looks at the chain until it answers. An answer that contradicts
-// the configuration is an error: nothing may be sold for it.
+// waitForChain checks the chain until the RPC node answers. If the answer contradicts
+// the configuration it returns an error: payments on another chain or in another token
+// must not be accepted.
 func (s *Server) waitForChain(ctx context.Context) error {
 	if s.chain == nil {
 		close(s.ready)
@@ -275,7 +276,7 @@ func (s *Server) waitForChain(ctx context.Context) error {
 	for {
 		facts, err := s.chain.Check(ctx)
 		if err == nil && s.flow != nil && int(facts.Token.Decimals) != s.Payment.Decimals {
-			err = fmt.Errorf("%w: payment.decimals is %d, the token's is %d", evm.ErrWrongChain, s.Payment.Decimals, facts.Token.Decimals)
+			err = fmt.Errorf("%w: payment.decimals is %d, the token has %d", evm.ErrWrongChain, s.Payment.Decimals, facts.Token.Decimals)
 		}
 		s.checked.Store(&err)
 		switch {
@@ -289,7 +290,7 @@ func (s *Server) waitForChain(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		s.Log.WarnContext(ctx, "the chain does not answer; payments wait", "err", err)
+		s.Log.WarnContext(ctx, "the RPC node does not answer: no payment is accepted or settled", "err", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -298,7 +299,7 @@ func (s *Server) waitForChain(ctx context.Context) error {
 	}
 }
 
-var errUnchecked = errors.New("the chain has not been checked yet")
+var errUnchecked = errors.New("the RPC node has not answered yet")
 
 func (s *Server) chainHealth() error {
 	if s.chain == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"os"
 	"time"
 
@@ -24,18 +23,17 @@ const (
 	ViaFacilitator = "facilitator"
 )
 
-// RemoteConfig names the facilitator that settles for this service. The value of
-// its Authorization header is read from the environment's
-// BOXOFFICE_FACILITATOR_AUTHORIZATION, never from the configuration.
+// RemoteConfig names the facilitator that settles for this service. The value of the
+// Authorization header is read from BOXOFFICE_FACILITATOR_AUTHORIZATION in the
+// environment, never from the configuration.
 type RemoteConfig struct {
-	URL         string   `toml:"url" comment:"Address of the x402 facilitator, without /settle. With settlement.via = 'facilitator' it pays the gas;\nchain.rpc_url may then be left out, and its word decides instead of the chain.\nBOXOFFICE_FACILITATOR_AUTHORIZATION in the environment is sent as the Authorization header."`
-	Timeout     Duration `toml:"timeout" comment:"For each call. Facilitators answer when the transaction is mined."`
-	MaxInFlight int      `toml:"max_in_flight" comment:"Calls open at once."`
-	Retry       Duration `toml:"retry" comment:"Until a payment whose outcome is not known is handed over again; longer each time."`
+	URL         string   `toml:"url" comment:"The address of the x402 facilitator, without /settle. With settlement.via = 'facilitator' it pays the gas. If\nchain.rpc_url is empty then, its answers decide which payments are settled; otherwise the chain decides.\nBOXOFFICE_FACILITATOR_AUTHORIZATION in the environment is sent as the Authorization header."`
+	Timeout     Duration `toml:"timeout" comment:"The timeout of each call. A facilitator answers when the transaction is mined."`
+	MaxInFlight int      `toml:"max_in_flight" comment:"The most calls at the same time."`
+	Retry       Duration `toml:"retry" comment:"A payment whose outcome is unknown is handed over again after so long, and later after longer pauses."`
 }
 
 func (c *SettlementConfig) checkVia() error {
-	address, err := url.Parse(c.Facilitator.URL)
 	switch {
 	case c.Via == ViaKey:
 		return nil
@@ -43,7 +41,7 @@ func (c *SettlementConfig) checkVia() error {
 		return errors.New("settlement.via must be 'key' or 'facilitator'")
 	case c.Facilitator.URL == "":
 		return errors.New("settlement.facilitator.url is required with settlement.via = 'facilitator'")
-	case err != nil, address.Host == "", address.Scheme != "http" && address.Scheme != "https", address.RawQuery != "", address.Fragment != "":
+	case !isHTTP(c.Facilitator.URL):
 		return errors.New("settlement.facilitator.url must be an http or https address")
 	case c.Facilitator.Timeout <= 0, c.Facilitator.Retry <= 0:
 		return errors.New("settlement.facilitator.timeout and retry must be above 0")
@@ -53,16 +51,15 @@ func (c *SettlementConfig) checkVia() error {
 	return nil
 }
 
-// settlement carries saved payments to the chain, by our key or by somebody
-// else's facilitator.
+// settlement settles saved payments, with our key or through a facilitator.
 type settlement interface {
 	Run(ctx context.Context)
 	Wake()
-	Health() error // why it does not work now
-	Ready() error  // why no new payment should be taken now
+	Health() error // why it does not work now, nil if it works
+	Ready() error  // why no new payment should be accepted now, nil if payments are accepted
 }
 
-// dialChain prepares to speak with the chain's node, if one is configured.
+// dialChain prepares the connection to the RPC node, if one is configured.
 func (s *Server) dialChain(ctx context.Context, asset common.Address) (err error) {
 	if s.Chain.RPCURL == "" {
 		return nil
@@ -88,7 +85,7 @@ func (s *Server) token() x402.Extra {
 	return x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: s.Payment.Name, Version: s.Payment.Version}
 }
 
-// facilitatorClient speaks to the facilitator that settles for us.
+// facilitatorClient returns the client of the facilitator that settles for us.
 func (s *Server) facilitatorClient() *remote.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = s.Settlement.Facilitator.MaxInFlight
@@ -98,7 +95,7 @@ func (s *Server) facilitatorClient() *remote.Client {
 	})
 }
 
-// openSettlement makes the settler that the configuration asks for.
+// openSettlement makes the settler that settlement.via selects.
 func (s *Server) openSettlement(decided func()) {
 	recorder := order.Settlement{Store: s.store}
 	var decider *payment.Decider

@@ -19,11 +19,11 @@ import (
 	"boxoffice/internal/work/engine"
 )
 
-// works is everything that runs and delivers what was admitted.
+// works runs and delivers admitted work.
 type works struct {
-	engine    *engine.Engine       // nil: this process runs nothing
+	engine    *engine.Engine       // nil: this process runs no work
 	git       httpapi.Repositories // nil: nothing is delivered
-	callbacks http.Handler         // nil: no agent answers later
+	callbacks http.Handler         // nil: no agent sends its result later
 }
 
 func (w *works) run(ctx context.Context) error {
@@ -81,13 +81,14 @@ func openGit(o Options) (*delivery.Git, error) {
 	return delivery.New(config)
 }
 
-// agents returns the runner of each agent, and sets the handler of the results that agents send later.
+// agents returns the runner of each agent, and sets the handler of results that agents
+// send later.
 func (w *works) agents(o Options, mailbox agent.Mailbox) (map[string]agent.Runner, error) {
 	runners := map[string]agent.Runner{}
 	var later []*agent.HTTP
 	for template, c := range o.Agents {
-		timeout := cmp.Or(time.Duration(c.Timeout), agentTimeout)
-		maxOutput := cmp.Or(c.MaxOutput, agentMaxOutput)
+		timeout := time.Duration(cmp.Or(c.Timeout, DefaultAgent().Timeout))
+		maxOutput := cmp.Or(c.MaxOutput, DefaultAgent().MaxOutput)
 		if c.URL == "" {
 			command, err := agent.NewCommand(agent.CommandConfig{
 				Argv: c.Command, Timeout: timeout, Grace: agentGrace, MaxOutput: maxOutput, MaxLog: agentMaxLog,
@@ -122,8 +123,9 @@ func (w *works) agents(o Options, mailbox agent.Mailbox) (map[string]agent.Runne
 	return runners, nil
 }
 
-// secretFiles are what agents cannot read: the payments, the settlement key, and
-// the work of other requesters. An agent's own workspace is open to it.
+// secretFiles are the files that agents must not read: the database with the payments,
+// the settlement key, and the work of other requesters. An agent can read its own
+// workspace.
 func (o Options) secretFiles() []string {
 	files := []string{o.Work.Dir}
 	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
@@ -140,18 +142,18 @@ func (o Options) secretFiles() []string {
 	return files
 }
 
-// Worker runs work beside a server, in a process of its own.
+// Worker runs work in a process of its own, besides the service.
 type Worker struct {
 	store *sqlite.Store
 	work  *works
 	log   *slog.Logger
 }
 
-// NewWorker opens the store of a configuration. It needs neither the chain nor
-// the settlement key.
+// NewWorker opens the database of a configuration. It needs neither the chain nor the
+// settlement key.
 func NewWorker(ctx context.Context, o Options) (*Worker, error) {
 	if len(o.Agents) == 0 {
-		return nil, errors.New("agents: a worker needs at least one")
+		return nil, errors.New("a worker needs at least one agent: add a table [agents.TEMPLATE]")
 	}
 	if o.Work.Concurrency == 0 {
 		return nil, errors.New("work.concurrency must be above 0 for a worker")
@@ -172,9 +174,9 @@ func NewWorker(ctx context.Context, o Options) (*Worker, error) {
 
 // Run runs work until ctx ends.
 func (w *Worker) Run(ctx context.Context) error {
-	w.log.InfoContext(ctx, "working")
+	w.log.InfoContext(ctx, "worker started")
 	return w.work.run(ctx)
 }
 
-// Close releases what NewWorker took. It is called after Run has returned.
+// Close closes what NewWorker opened. Call it after Run has returned.
 func (w *Worker) Close() error { return w.store.Close() }

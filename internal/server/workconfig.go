@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -8,52 +9,46 @@ import (
 
 // WorkConfig says how admitted work is run.
 type WorkConfig struct {
-	Dir         string   `toml:"dir" comment:"The folder of workspaces and delivered repositories, shared by all processes that run work.\nA relative path starts at this file's folder."`
-	Concurrency int      `toml:"concurrency" comment:"Nodes that this process runs at once. 0: it runs no work and no schedules; boxoffice worker does."`
-	Attempts    int      `toml:"attempts" comment:"Failed runs of a node after which it is given up and its job is blocked."`
-	Backoff     Duration `toml:"backoff" comment:"Until a failed node's first retry; doubles with each."`
-	Lease       Duration `toml:"lease" comment:"How long a process that fell silent keeps its nodes; at least 10s, for its agents have 5s to end."`
-	Poll        Duration `toml:"poll" comment:"How often the queue is asked for work."`
-	Scheduling  Duration `toml:"scheduling" comment:"How often schedules are looked at."`
+	Dir         string   `toml:"dir" comment:"The folder of workspaces and delivered repositories, shared by all processes that run work.\nA relative path is relative to the folder of this file."`
+	Concurrency int      `toml:"concurrency" comment:"How many nodes this process runs at the same time. 0: none, and no schedules; 'boxoffice worker' runs them."`
+	Attempts    int      `toml:"attempts" comment:"How many runs of a node may fail before the node fails and its job is blocked."`
+	Backoff     Duration `toml:"backoff" comment:"The pause before the first retry of a failed node. It doubles with each further retry."`
+	Lease       Duration `toml:"lease" comment:"Other processes take over the nodes of a process that has not renewed its leases for so long. At least 10s, since its\nagents may take 5s to end."`
+	Poll        Duration `toml:"poll" comment:"How often the database is asked for work."`
+	Scheduling  Duration `toml:"scheduling" comment:"How often due schedules are looked for."`
 }
 
-// AgentConfig is one agent: a program of this machine or an address.
+// AgentConfig is one agent: a program on this machine or an address.
 type AgentConfig struct {
-	Command   []string `toml:"command,omitempty" comment:"The program and its arguments: a task on standard input, an answer on standard output.\nexamples/README.md has the contract."`
-	Env       []string `toml:"env,omitempty" comment:"Names of environment variables that the program is given."`
-	Writable  []string `toml:"writable,omitempty" comment:"Further folders in which it may write."`
-	MaxMemory int64    `toml:"max_memory,omitempty" comment:"Bytes of memory that its processes may hold together. 0: no limit."`
-	Confined  bool     `toml:"confined,omitempty" comment:"Whether it must not run where the kernel cannot confine it to its workspace."`
+	Command   []string `toml:"command,omitempty" comment:"The program and its arguments. It reads a task from standard input and writes its result to standard output;\nexamples/README.md describes both."`
+	Env       []string `toml:"env,omitempty" comment:"The names of environment variables that the program gets."`
+	Writable  []string `toml:"writable,omitempty" comment:"Folders besides its workspace in which the program may write."`
+	MaxMemory int64    `toml:"max_memory,omitempty" comment:"Bytes of memory that the processes of the program may use together. 0: no limit."`
+	Confined  bool     `toml:"confined,omitempty" comment:"true: do not run the program where the kernel cannot confine it to its workspace."`
 
-	URL       string `toml:"url,omitempty" comment:"In place of a command: where tasks are posted, as Standard Webhooks."`
-	SecretEnv string `toml:"secret_env,omitempty" comment:"The environment variable with the secret (whsec_…) of url."`
-	Callback  bool   `toml:"callback,omitempty" comment:"Whether the agent at url may answer later."`
+	URL       string `toml:"url,omitempty" comment:"Instead of a command: the address to which tasks are posted, as Standard Webhooks."`
+	SecretEnv string `toml:"secret_env,omitempty" comment:"The environment variable with the secret (whsec_…) that signs the tasks."`
+	Callback  bool   `toml:"callback,omitempty" comment:"Whether the agent may send its result later, to /callbacks."`
 
-	Timeout   Duration `toml:"timeout,omitempty" comment:"From the task to the answer. Default 30m."`
-	MaxOutput int64    `toml:"max_output,omitempty" comment:"Bytes of the answer. Default 1 MiB."`
+	Timeout   Duration `toml:"timeout,omitempty" comment:"How long the agent may take, from the task to the result. Default: as shown."`
+	MaxOutput int64    `toml:"max_output,omitempty" comment:"The most bytes of a result. Default: as shown."`
 }
 
 // DeliveryConfig says how work is delivered.
 type DeliveryConfig struct {
-	AllowedHosts []string                    `toml:"allowed_hosts" comment:"Hosts that a requester's repoUrl may name. Empty: none."`
-	Credentials  map[string]CredentialConfig `toml:"credentials" comment:"What is sent to a host on a push and never on a read, by host: [delivery.credentials.\"git.example\"]\nwith username and password_env, the environment variable that has the password or token."`
-	PullRequest  []string                    `toml:"pull_request" comment:"The command that opens a pull request: it is given REPO_URL, BRANCH, JOB_ID and TITLE in its environment\nand prints the pull request's URL. Empty: none is opened."`
-	Env          []string                    `toml:"env" comment:"Names of environment variables that git and pull_request are given."`
-	Author       string                      `toml:"author" comment:"Of the commits made here: Name <address>."`
-	Timeout      Duration                    `toml:"timeout" comment:"Of git, and of pull_request, each time."`
+	AllowedHosts []string                    `toml:"allowed_hosts" comment:"The hosts that the repoUrl of a requester may name. Empty: none."`
+	Credentials  map[string]CredentialConfig `toml:"credentials" comment:"The credentials of pushes, by host: [delivery.credentials.\"git.example\"] with username and password_env, the\nenvironment variable with the password or token. They are never sent to read a repository."`
+	PullRequest  []string                    `toml:"pull_request" comment:"The command that opens a pull request. It gets REPO_URL, BRANCH, JOB_ID and TITLE in its environment and prints the\nURL of the pull request. Empty: no pull request is opened."`
+	Env          []string                    `toml:"env" comment:"The names of environment variables that git and pull_request get."`
+	Author       string                      `toml:"author" comment:"The author of the commits that are made here: Name <address>."`
+	Timeout      Duration                    `toml:"timeout" comment:"The timeout of each run of git and of pull_request."`
 }
 
-// CredentialConfig names what a push to a host authenticates with.
+// CredentialConfig names the credentials of pushes to a host.
 type CredentialConfig struct {
 	Username    string `toml:"username"`
 	PasswordEnv string `toml:"password_env" comment:"The environment variable with the password or token."`
 }
-
-// The defaults of keys that an agent's table may leave out.
-const (
-	agentTimeout   = 30 * time.Minute
-	agentMaxOutput = 1 << 20 // bytes
-)
 
 // Limits that are not configured.
 const (
@@ -65,9 +60,9 @@ const (
 	deliveryMaxReads = 16      // clients of git that are served at once
 )
 
-// leastLease is longer than the agents of a process that was killed may take to
-// end: when the lease is over another begins in their workspace.
-const leastLease = Duration(10 * time.Second)
+// minLease is longer than the agents of a killed process may take to end. When the
+// lease has expired, other agents start in the same workspaces.
+const minLease = Duration(10 * time.Second)
 
 func (c *Config) checkWork() error {
 	switch {
@@ -78,16 +73,14 @@ func (c *Config) checkWork() error {
 	case c.Work.Dir == "":
 		return errors.New("work.dir must not be empty")
 	}
-	for key, value := range map[string]Duration{
-		"work.backoff": c.Work.Backoff, "work.lease": c.Work.Lease, "work.poll": c.Work.Poll,
-		"work.scheduling": c.Work.Scheduling, "delivery.timeout": c.Delivery.Timeout,
-	} {
-		if value <= 0 {
-			return fmt.Errorf("%s must be above 0", key)
-		}
+	if err := cmp.Or(
+		positive("work.backoff", c.Work.Backoff), positive("work.poll", c.Work.Poll),
+		positive("work.scheduling", c.Work.Scheduling), positive("delivery.timeout", c.Delivery.Timeout),
+	); err != nil {
+		return err
 	}
-	if c.Work.Lease < leastLease {
-		return fmt.Errorf("work.lease must be at least %s", time.Duration(leastLease))
+	if c.Work.Lease < minLease {
+		return fmt.Errorf("work.lease must be at least %s", time.Duration(minLease))
 	}
 	for template, agent := range c.Agents {
 		if (len(agent.Command) == 0) == (agent.URL == "") {
