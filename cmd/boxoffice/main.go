@@ -50,10 +50,10 @@ type commands struct {
 
 	Serve       serveCmd       `cmd:"" help:"Run the service."`
 	Facilitator facilitatorCmd `cmd:"" help:"Settle payments for other x402 servers: /verify, /settle, /supported."`
-	Worker      workerCmd      `cmd:"" help:"Run admitted work beside the service, in a process of its own."`
+	Worker      workerCmd      `cmd:"" help:"Run admitted work in a process of its own, besides the service."`
 	Config      configCmd      `cmd:"" help:"Print a configuration file with every key, its default and its meaning."`
-	Payments    paymentsCmd    `cmd:"" help:"Operators: list payments with their transactions, fees and reasons, and what settling costs."`
-	Cancel      cancelCmd      `cmd:"" help:"Operators: cancel a job, a workflow or an oracle, or stop a schedule."`
+	Payments    paymentsCmd    `cmd:"" help:"Operators: list payments with their transactions and fees, why they failed, and what settling costs."`
+	Cancel      cancelCmd      `cmd:"" help:"Operators: end the work on a job, a workflow or an oracle, or stop a schedule."`
 
 	Capabilities capabilitiesCmd `cmd:"" help:"Show what the service sells, and for how much."`
 	Quote        quoteCmd        `cmd:"" help:"Ask for a price. Charges nothing."`
@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string) int {
 		}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}),
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),
-		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(std),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(std), operatorVars(),
 	)
 	if err != nil {
 		fmt.Fprintln(std.err, "boxoffice:", err)

@@ -5,18 +5,31 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"boxoffice"
+	"boxoffice/internal/httpapi"
+	"boxoffice/internal/server"
 	"boxoffice/internal/work"
+
+	"github.com/alecthomas/kong"
 )
 
-// operator is where the operator's HTTP of a running service is.
+// operator is the flag of commands that call the operator's HTTP of a running service.
 type operator struct {
-	Operator string `default:"http://127.0.0.1:9402" env:"BOXOFFICE_OPERATOR_URL" placeholder:"URL" help:"Address of the operator's HTTP: operator_listen of the configuration (${default})."`
+	Operator string `default:"${operator_url}" env:"BOXOFFICE_OPERATOR_URL" placeholder:"URL" help:"The address in operator_listen of the service's configuration (${default})."`
 }
 
-// ask sends a request and reads the answer into v.
-func (o operator) ask(ctx context.Context, method, path string, v any) error {
+// operatorVars are the defaults that the flags of operators share with the service.
+func operatorVars() kong.Vars {
+	return kong.Vars{
+		"operator_url": "http://" + server.Default().OperatorListen,
+		"payments":     strconv.Itoa(httpapi.DefaultPayments), "max_payments": strconv.Itoa(httpapi.MaxPayments),
+	}
+}
+
+// call sends a request and reads the body of the response into v.
+func (o operator) call(ctx context.Context, method, path string, v any) error {
 	request, err := http.NewRequestWithContext(ctx, method, o.Operator+path, nil)
 	if err != nil {
 		return usage("--operator: %w", err)
@@ -29,30 +42,28 @@ func (o operator) ask(ctx context.Context, method, path string, v any) error {
 	if response.StatusCode != http.StatusOK {
 		problem := new(boxoffice.Problem)
 		if err := json.NewDecoder(response.Body).Decode(problem); err != nil {
-			return fmt.Errorf("the operator's address answered %s", response.Status)
+			return fmt.Errorf("%s answered %s, and no error of boxoffice", o.Operator, response.Status)
 		}
 		return problem
 	}
 	if err := json.NewDecoder(response.Body).Decode(v); err != nil {
-		return fmt.Errorf("the operator's address answered what this program does not know: %w", err)
+		return fmt.Errorf("the response of %s cannot be read: %w", o.Operator, err)
 	}
 	return nil
 }
 
-// cancelCmd ends work that an operator does not want to be done.
 type cancelCmd struct {
 	operator
-	ID string `arg:"" help:"A job, a workflow, an oracle or a schedule."`
+	ID string `arg:"" help:"The id of a job, a workflow, an oracle or a schedule."`
 }
 
-// Run cancels it.
 func (cmd *cancelCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	id, err := orderID(cmd.ID)
 	if err != nil {
 		return err
 	}
 	var cancelled work.Cancelled
-	if err := cmd.ask(ctx, http.MethodPost, "/work/"+string(id)+"/cancel", &cancelled); err != nil {
+	if err := cmd.call(ctx, http.MethodPost, "/work/"+string(id)+"/cancel", &cancelled); err != nil {
 		return err
 	}
 	if s.JSON {

@@ -12,18 +12,17 @@ import (
 	"boxoffice/internal/httpapi"
 )
 
-// paymentsCmd is an operator's look at the payments of a running service.
+// paymentsCmd lists the payments of a running service for its operator.
 type paymentsCmd struct {
 	operator
 	State string `enum:",waiting,sent,settled,failed" default:"" help:"Only payments in this state: waiting, sent, settled or failed."`
-	Limit int    `default:"50" help:"How many, newest first; at most 1000."`
+	Limit int    `default:"${payments}" help:"How many payments, newest first; at most ${max_payments}."`
 }
 
-// Run lists payments.
 func (cmd *paymentsCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	query := url.Values{"state": {cmd.State}, "limit": {strconv.Itoa(cmd.Limit)}}
 	var listed httpapi.PaymentList
-	if err := cmd.ask(ctx, http.MethodGet, "/payments?"+query.Encode(), &listed); err != nil {
+	if err := cmd.call(ctx, http.MethodGet, "/payments?"+query.Encode(), &listed); err != nil {
 		return err
 	}
 	if s.JSON {

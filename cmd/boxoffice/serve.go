@@ -11,11 +11,14 @@ import (
 	"boxoffice/internal/server"
 )
 
-type serveCmd struct {
+// configFile is the flag of every command that runs a part of the service.
+type configFile struct {
 	Config string `required:"" type:"existingfile" placeholder:"FILE" help:"The configuration file; boxoffice config prints one."`
 }
 
-func (c *serveCmd) Run(ctx context.Context, std *streams) (err error) {
+type serveCmd struct{ configFile }
+
+func (c *serveCmd) Run(ctx context.Context, std *streams) error {
 	config, err := server.Load(c.Config)
 	if err != nil {
 		return err
@@ -26,37 +29,51 @@ func (c *serveCmd) Run(ctx context.Context, std *streams) (err error) {
 			return err
 		}
 	}
+	return serve(ctx, std, config, key, server.New)
+}
+
+type facilitatorCmd struct{ configFile }
+
+func (c *facilitatorCmd) Run(ctx context.Context, std *streams) error {
+	config, err := server.LoadFacilitator(c.Config)
+	if err != nil {
+		return err
+	}
+	key, err := config.SettlementKey()
+	if err != nil {
+		return err
+	}
+	return serve(ctx, std, config, key, server.NewFacilitator)
+}
+
+type workerCmd struct{ configFile }
+
+func (c *workerCmd) Run(ctx context.Context, std *streams) error {
+	config, err := server.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, std, config, nil, server.NewWorker)
+}
+
+// serve opens a part of the service and runs it until ctx ends.
+func serve[S interface {
+	Run(context.Context) error
+	Close() error
+}](
+	ctx context.Context, std *streams, config server.Config, key *ecdsa.PrivateKey,
+	open func(context.Context, server.Options) (S, error),
+) (err error) {
 	log, err := newLog(config.Log, std.err)
 	if err != nil {
 		return err
 	}
-	service, err := server.New(ctx, server.Options{Config: config, Key: key, Log: log})
+	service, err := open(ctx, server.Options{Config: config, Key: key, Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, service.Close()) }()
 	return service.Run(ctx)
-}
-
-type workerCmd struct {
-	Config string `required:"" type:"existingfile" placeholder:"FILE" help:"The configuration file of the service, whose store and folders this process shares."`
-}
-
-func (c *workerCmd) Run(ctx context.Context, std *streams) (err error) {
-	config, err := server.Load(c.Config)
-	if err != nil {
-		return err
-	}
-	log, err := newLog(config.Log, std.err)
-	if err != nil {
-		return err
-	}
-	worker, err := server.NewWorker(ctx, server.Options{Config: config, Log: log})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, worker.Close()) }()
-	return worker.Run(ctx)
 }
 
 func newLog(config server.LogConfig, w io.Writer) (*slog.Logger, error) {

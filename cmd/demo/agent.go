@@ -11,12 +11,12 @@ import (
 	"boxoffice/examples"
 )
 
-// errNoTools says that there is nobody to do or to deliver the demo's work.
-var errNoTools = errors.New("a job is done with go, which builds the example agent, and delivered with git")
+// errNoTools is returned on a machine that cannot do or deliver the demo's work.
+var errNoTools = errors.New("work needs go, to build the example agent, and git, to deliver")
 
-// buildAgent builds the example agent, which does the demo's work, and returns
-// the program. It is kept with the data, so that boxoffice serve finds it too.
-// It fails with errNoTools on a machine that lacks the programs for that.
+// buildAgent builds the example agent, which does the demo's work, and returns the path
+// of the program. It is in the data folder, so that boxoffice serve finds it too. The
+// error is errNoTools if go or git is missing.
 func buildAgent(ctx context.Context, data string) (string, error) {
 	for _, tool := range []string{"go", "git"} {
 		if _, err := exec.LookPath(tool); err != nil {

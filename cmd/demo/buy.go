@@ -18,8 +18,11 @@ import (
 
 const objective = "Compare the three most used embedded databases for a payments service, and recommend one."
 
-// buy makes the first purchase with the real client and tells each step.
-func buy(ctx context.Context, story io.Writer, config server.Config, chain *devchain.Chain) error {
+// reporter prints one step of the purchase.
+type reporter func(step, format string, args ...any)
+
+// buy makes the first purchase with the Go client and prints each step.
+func buy(ctx context.Context, progress io.Writer, config server.Config, chain *devchain.Chain) error {
 	token := boxoffice.NewToken()
 	buyer, err := client.New(client.Config{
 		BaseURL: config.BaseURL, Token: token, Signer: client.KeySigner(devchain.PayerKey()), Chain: chain.Client(),
@@ -27,39 +30,39 @@ func buy(ctx context.Context, story io.Writer, config server.Config, chain *devc
 	if err != nil {
 		return err
 	}
-	tell := func(step, format string, args ...any) {
-		fmt.Fprintf(story, "%-10s %s\n", step, fmt.Sprintf(format, args...))
+	report := func(step, format string, args ...any) {
+		fmt.Fprintf(progress, "%-10s %s\n", step, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintln(story)
+	fmt.Fprintln(progress)
 	status, err := buyer.Buy(ctx, client.Purchase{
 		Input: boxoffice.JobOpen{Objective: objective},
 		Max:   config.Payment.Amount,
 		Confirm: func(_ context.Context, challenge boxoffice.Challenge) error {
 			quote := challenge.Quote
-			tell("quoted", "%s for %s %s, quote %s", quote.Action, boxoffice.FormatUnits(quote.Payment.Amount, quote.Payment.Decimals), config.Payment.Symbol, quote.ID)
-			tell("challenge", "402 Payment Required: %s on %s to %s", challenge.Accepts[0].Scheme, quote.Payment.Network, quote.Payment.PayTo)
-			tell("inspected", "prepared input %s", challenge.Input)
-			tell("signing", "the Permit2 payment and the approval of this quote, as %s", devchain.DevAccounts()[1].Address)
+			report("quoted", "%s for %s %s, quote %s", quote.Action, boxoffice.FormatUnits(quote.Payment.Amount, quote.Payment.Decimals), config.Payment.Symbol, quote.ID)
+			report("challenge", "402 Payment Required: %s on %s to %s", challenge.Accepts[0].Scheme, quote.Payment.Network, quote.Payment.PayTo)
+			report("inspected", "prepared input %s", challenge.Input)
+			report("signing", "the Permit2 payment and the approval of this quote, as %s", devchain.DevAccounts()[1].Address)
 			return nil
 		},
 	})
 	if err != nil {
 		return err
 	}
-	tell("settled", "transaction %s in block %d", status.Payment.TransactionHash, *status.Payment.BlockNumber)
-	tell("admitted", "%s %s", status.Admission.Result.Kind, status.Admission.Result.URL)
-	tell("order", "%s reads %q", status.Order.ID, status.Status)
-	if err := tellBalance(ctx, tell, chain, config); err != nil {
+	report("settled", "transaction %s in block %d", status.Payment.TransactionHash, *status.Payment.BlockNumber)
+	report("admitted", "%s %s", status.Admission.Result.Kind, status.Admission.Result.URL)
+	report("order", "%s reads %q", status.Order.ID, status.Status)
+	if err := reportBalance(ctx, report, chain, config); err != nil {
 		return err
 	}
 	if len(config.Agents) == 0 {
 		return nil
 	}
-	return follow(ctx, tell, buyer, status.Admission.Result.ID, token)
+	return follow(ctx, report, buyer, status.Admission.Result.ID, token)
 }
 
-// follow tells how the job goes until it is delivered, and how to fetch it.
-func follow(ctx context.Context, tell func(step, format string, args ...any), buyer *client.Client, id boxoffice.UUID, token boxoffice.Token) error {
+// follow prints the states of the job until it is delivered, and how to clone the result.
+func follow(ctx context.Context, report reporter, buyer *client.Client, id boxoffice.UUID, token boxoffice.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	var job boxoffice.Job
@@ -68,7 +71,7 @@ func follow(ctx context.Context, tell func(step, format string, args ...any), bu
 			return fmt.Errorf("the job: %w", err)
 		}
 		if now.State != job.State {
-			tell("job", "is %s", now.State)
+			report("job", "is %s", now.State)
 		}
 		job = now
 	}
@@ -78,18 +81,19 @@ func follow(ctx context.Context, tell func(step, format string, args ...any), bu
 	case job.Delivery.Failure != "":
 		return fmt.Errorf("the delivery failed: %s", job.Delivery.Failure)
 	}
-	tell("summary", "%s", job.Nodes[0].Summary)
+	report("summary", "%s", job.Nodes[0].Summary)
 	address, err := url.Parse(job.Delivery.RepoURL)
 	if err != nil {
 		return err
 	}
-	address.User = url.UserPassword("token", token.Reveal()) // the demo's own, which buys nothing again
-	tell("fetch", "git clone %s", address)
-	tell("delivered", "%s at %s", job.Delivery.RepoURL, job.Delivery.Commit)
+	address.User = url.UserPassword("token", token.Reveal()) // printed because it is of this demo alone and buys nothing again
+	report("fetch", "git clone %s", address)
+	report("delivered", "%s at %s", job.Delivery.RepoURL, job.Delivery.Commit)
 	return nil
 }
 
-func tellBalance(ctx context.Context, tell func(step, format string, args ...any), chain *devchain.Chain, config server.Config) error {
+// reportBalance prints what the recipient holds.
+func reportBalance(ctx context.Context, report reporter, chain *devchain.Chain, config server.Config) error {
 	balance, err := chain.TokenBalance(ctx, config.Payment.PayTo)
 	if err != nil {
 		return err
@@ -98,7 +102,7 @@ func tellBalance(ctx context.Context, tell func(step, format string, args ...any
 	if err != nil {
 		return err
 	}
-	tell("received", "the recipient %s holds %s %s", short(config.Payment.PayTo), boxoffice.FormatUnits(received, config.Payment.Decimals), config.Payment.Symbol)
+	report("received", "the recipient %s holds %s %s", short(config.Payment.PayTo), boxoffice.FormatUnits(received, config.Payment.Decimals), config.Payment.Symbol)
 	return nil
 }
 

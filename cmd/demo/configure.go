@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// configure writes the file with which "boxoffice serve" runs the same service
-// on the same chain and data, and takes the service's address.
+// configure opens the service's listener and writes a configuration file, with which
+// "boxoffice serve" runs the same service on the same chain and data.
 func configure(o options, chain *devchain.Chain, agent string) (net.Listener, server.Config, string, error) {
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {

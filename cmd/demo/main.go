@@ -1,6 +1,6 @@
-// Command demo is Boxoffice on one machine: an Ethereum chain of its own, the
-// service with a fresh database, and a first purchase by the real client, told
-// step by step. It stays up, for curl and for the boxoffice command.
+// Command demo runs Boxoffice on one machine: an Ethereum chain of its own, the service
+// with a new database, and a first purchase with the Go client, which it prints step by
+// step. It stays up, so that curl and the boxoffice command can be tried.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&o.rpcListen, "rpc-listen", "127.0.0.1:8545", "address of the chain's JSON-RPC")
 	flag.StringVar(&o.data, "data", "", "folder of the chain and the database (default: a temporary one)")
 	flag.DurationVar(&o.blockTime, "block-time", time.Second, "time from one block to the next")
-	flag.BoolVar(&o.once, "once", false, "leave when the purchase is delivered; exit 0 only if it was admitted and completed")
+	flag.BoolVar(&o.once, "once", false, "end when the purchase is delivered; exit 0 only if it was admitted and completed")
 	flag.BoolVar(&o.noPurchase, "no-purchase", false, "buy nothing")
 	flag.BoolVar(&o.asJSON, "json", false, "when ready, print one line of JSON on standard output; everything else goes to standard error")
 	flag.Parse()
@@ -65,7 +65,7 @@ type account struct {
 
 func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	if o.once && o.noPurchase {
-		return errors.New("--once leaves after the purchase, and --no-purchase makes none")
+		return errors.New("--once ends after the purchase, so it cannot be used with --no-purchase")
 	}
 	if o.blockTime <= 0 {
 		return errors.New("--block-time must be above 0")
@@ -79,10 +79,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 
-	// The story goes to people; with --json the one line goes to a program.
-	story := stdout
-	if o.asJSON {
-		story = stderr
+	progress := stdout
+	if o.asJSON { // standard output is for the line of JSON alone
+		progress = stderr
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 
@@ -94,11 +93,11 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, chain.Close()) }()
-	fmt.Fprintf(story, "chain    %s  chain id %d, a block every %s\n", chain.URL(), chain.ChainID(), o.blockTime)
+	fmt.Fprintf(progress, "chain    %s  chain id %d, a block every %s\n", chain.URL(), chain.ChainID(), o.blockTime)
 
 	agent, err := buildAgent(ctx, o.data)
 	if errors.Is(err, errNoTools) {
-		fmt.Fprintf(story, "LEFT OUT %v; what is bought is admitted, and waits\n", err)
+		fmt.Fprintf(progress, "LEFT OUT %v; bought work is admitted and waits\n", err)
 	} else if err != nil {
 		return err
 	}
@@ -111,7 +110,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, service.Close()) }()
-	fmt.Fprintf(story, "service  %s  configuration in %s\n", config.BaseURL, file)
+	fmt.Fprintf(progress, "service  %s  configuration in %s\n", config.BaseURL, file)
 
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
@@ -130,7 +129,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 		return ctx.Err()
 	}
 	if !o.noPurchase {
-		if err := buy(ctx, story, config, chain); err != nil {
+		if err := buy(ctx, progress, config, chain); err != nil {
 			return err
 		}
 	}
@@ -149,7 +148,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	if o.once {
 		return nil
 	}
-	fmt.Fprintf(story, "\nThe service stays up at %s; Ctrl-C ends it. Try:\n\n  curl -s %s/requests/capabilities\n", config.BaseURL, config.BaseURL)
+	fmt.Fprintf(progress, "\nThe service stays up at %s; Ctrl-C ends it. Try:\n\n  curl -s %s/requests/capabilities\n", config.BaseURL, config.BaseURL)
 	select {
 	case <-ctx.Done():
 		return nil
