@@ -117,11 +117,11 @@ func TestOrigin(t *testing.T) {
 			free.wantStatus(t, http.StatusOK)
 		})
 	}
-	// The Origin is looked at before the token.
+	// The Origin is checked before the token.
 	s.do("GET", "/jobs", "", with("Origin", "null"), without("Authorization")).wantProblem(t, boxoffice.OriginNotAllowed)
 }
 
-// A browser leaves out the port that its scheme implies, and writes hosts in lowercase.
+// Browsers omit the default port of the scheme and write hosts in lowercase.
 func TestOriginOfBaseURL(t *testing.T) {
 	for base, origin := range map[string]string{
 		"HTTPS://Tickets.Example:443":   "https://tickets.example",
@@ -226,12 +226,12 @@ func TestContentType(t *testing.T) {
 	}
 	s.do("POST", "/requests/quote", quoteBody, with("Content-Encoding", "gzip")).wantProblem(t, boxoffice.InvalidRequest, "Content-Encoding")
 	s.do("POST", "/requests/quote", quoteBody, with("Content-Encoding", "identity")).wantStatus(t, http.StatusOK)
-	// What curl -d '' sends asks for the challenge like any empty body.
+	// An empty body asks for the challenge, also with the Content-Type that curl -d '' sends.
 	s.flow.fail(&boxoffice.Problem{Code: boxoffice.QuoteExpired})
 	s.do("POST", "/requests/"+anyID+"/submit", "", with("Content-Type", "application/x-www-form-urlencoded")).wantProblem(t, boxoffice.QuoteExpired)
 }
 
-// A body that breaks off is the client's fault, not ours.
+// An incomplete body is the client's fault: 400.
 func TestBrokenBody(t *testing.T) {
 	s := serve(t)
 	request := httptest.NewRequest("POST", "/requests/quote", brokenBody{})

@@ -18,14 +18,14 @@ import (
 	"boxoffice/internal/work"
 )
 
-// A line is a connection to the door on which a test writes what it likes.
-type line struct {
+// A connection is a TCP connection to the service on which a test writes any bytes.
+type connection struct {
 	t *testing.T
 	net.Conn
 	*bufio.Reader
 }
 
-func (s *service) dial() line {
+func (s *service) dial() connection {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.server.Listener.Addr().String())
 	if err != nil {
@@ -33,18 +33,18 @@ func (s *service) dial() line {
 	}
 	s.t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(10 * time.Second))
-	return line{s.t, conn, bufio.NewReader(conn)}
+	return connection{s.t, conn, bufio.NewReader(conn)}
 }
 
-func (l line) send(text string) {
+func (l connection) send(text string) {
 	l.t.Helper()
 	if _, err := io.WriteString(l.Conn, text); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-// answer reads the next answer, to a request with the method.
-func (l line) answer(method string) reply {
+// answer reads the next response, which is to a request with the method.
+func (l connection) answer(method string) reply {
 	l.t.Helper()
 	response, err := http.ReadResponse(l.Reader, &http.Request{Method: method})
 	if err != nil {
@@ -57,8 +57,8 @@ func (l line) answer(method string) reply {
 	return reply{response, body}
 }
 
-// wantEnd checks that the door has closed the connection.
-func (l line) wantEnd() {
+// wantEnd checks that the service has closed the connection.
+func (l connection) wantEnd() {
 	l.t.Helper()
 	if rest, err := io.ReadAll(l.Reader); len(rest) > 0 || err != nil {
 		l.t.Errorf("after the answer: %q, %v", rest, err)
@@ -87,7 +87,7 @@ func TestHTTP10(t *testing.T) {
 	}
 	l.wantEnd()
 
-	l = s.dial() // which is kept, if the client asks for that
+	l = s.dial() // HTTP/1.0 keeps a connection if the client asks for it
 	for range 2 {
 		l.send("POST /requests/quote HTTP/1.0\r\nConnection: keep-alive\r\n" + authorized + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(quoteBody), quoteBody))
 		l.answer("POST").wantStatus(t, http.StatusCreated)
@@ -99,7 +99,7 @@ func TestHTTP10(t *testing.T) {
 	l.wantEnd()
 }
 
-// Whoever waits for 100 Continue sends nothing in vain.
+// A client that waits for 100 Continue is refused before it sends a body.
 func TestExpectContinue(t *testing.T) {
 	s := serve(t)
 	s.sells()
@@ -179,10 +179,10 @@ func TestBodiesOnTheWire(t *testing.T) {
 	}
 }
 
-// Who sends the whole body before it reads hears the refusal, also where the
-// connection ends with it: proxies speak HTTP/1.0 like that, and a connection that
-// is reset is 502 to them.
-func TestRefusalsReachWhoSendsTheBodyFirst(t *testing.T) {
+// A client that sends its whole body before it reads gets the refusal, also when the
+// connection closes after it. nginx speaks HTTP/1.0 to the service and would answer 502
+// if the connection were reset.
+func TestRefusalReachesClientThatSendsItsBodyFirst(t *testing.T) {
 	s := serve(t)
 	for _, end := range []string{"HTTP/1.0\r\n", "HTTP/1.1\r\nConnection: close\r\n"} {
 		for name, test := range map[string]struct {
@@ -214,8 +214,8 @@ func TestRefusalsReachWhoSendsTheBodyFirst(t *testing.T) {
 	}
 }
 
-// plain sends a request that says exactly what it is given, with no part of the
-// client's own, and returns the bytes of the answer as they came.
+// plain sends exactly the given request, without headers that http.Client adds, and
+// returns the body as it was sent.
 func (s *service) plain(method, path string, edits ...edit) reply {
 	s.t.Helper()
 	request, err := http.NewRequest(method, s.server.URL+path, nil)
@@ -240,7 +240,7 @@ func (s *service) plain(method, path string, edits ...edit) reply {
 
 func TestHeadIsGetWithoutABody(t *testing.T) {
 	s := serve(t)
-	s.shelf = shelf{listed: []work.Job{job(0), job(1)}, oracles: work.Oracle{}, err: nil}
+	s.work = storedWork{listed: []work.Job{job(0), job(1)}, oracles: work.Oracle{}, err: nil}
 	s.flow.status = func(boxoffice.UUID) (boxoffice.Status, error) {
 		return boxoffice.Status{Status: boxoffice.Quoted, Order: quotedOrder(t)}, nil
 	}
@@ -252,7 +252,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 			nil, {with("Authorization", "Bearer "+token)}, {with("Accept-Encoding", "gzip")}, {with("Origin", "null")}, {with("Accept", "text/html")},
 		} {
 			get, head := s.plain("GET", path, edits...), s.plain("HEAD", path, edits...)
-			if path == "/requests/quote" { // whose 405 says the same to both
+			if path == "/requests/quote" { // both get the same 405
 				get.wantStatus(t, http.StatusMethodNotAllowed)
 			}
 			if head.StatusCode != get.StatusCode || len(head.body) > 0 || head.ContentLength != int64(len(get.body)) {
@@ -273,7 +273,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 func TestGzip(t *testing.T) {
 	s := serve(t)
 	for _, path := range []string{"/openapi.json", "/requests/capabilities", "/"} {
-		html := with("Accept", "text/html") // of which only the page takes notice
+		html := with("Accept", "text/html") // only the landing page reads it
 		whole := s.plain("GET", path, html)
 		for accepted, packed := range map[string]bool{
 			"gzip": true, "gzip, deflate, br, zstd": true, "GZIP": true, "br;q=1.0, gzip;q=0.8, *;q=0.1": true, "*": true, "identity;q=0.5, gzip;q=1.0": true,
@@ -314,13 +314,12 @@ func TestGzip(t *testing.T) {
 		}
 	}
 	if got := s.plain("GET", "/jobs", with("Authorization", "Bearer "+token), with("Accept-Encoding", "gzip")); got.Header.Get("Content-Encoding") != "" {
-		t.Error("what a token protects is compressed") // its length would tell of it
+		t.Error("a protected response is compressed") // its length would reveal parts of it
 	}
 }
 
-// A person's browser gets a page that says what this is; a program is told where
-// to read.
-func TestFront(t *testing.T) {
+// GET / is a page for browsers, and for programs a 404 that names the description.
+func TestLandingPage(t *testing.T) {
 	name := "Tickets"
 	s := serve(t, func(c *httpapi.Config) {
 		c.Capabilities = func(context.Context) boxoffice.Capabilities {
@@ -370,7 +369,7 @@ func TestFront(t *testing.T) {
 		t.Errorf("the page has %d bytes:\n%s", len(got.body), got.body)
 	}
 
-	name = "A <b>&</b> C" // what is sold is looked at each time, and no name is markup
+	name = "A <b>&</b> C" // the page follows the capabilities, and escapes names
 	again := s.plain("GET", "/", browser, with("If-None-Match", got.Header.Get("ETag")))
 	if !bytes.Contains(again.body, []byte("<h1>A &lt;b&gt;&amp;&lt;/b&gt; C</h1>")) {
 		t.Errorf("%d %s", again.StatusCode, again.body)
@@ -381,12 +380,12 @@ func TestFront(t *testing.T) {
 	s.plain("GET", "/nothing", browser).wantProblem(t, boxoffice.NotFound)
 }
 
-// The addresses in answers, and the origin that may ask, are the configured ones,
-// whatever a proxy or a client says they are.
-func TestForwardedHostsMoveNothing(t *testing.T) {
+// Addresses in responses and the allowed origin come from the configuration, whatever
+// Host and X-Forwarded-* say.
+func TestForwardedHostsAreIgnored(t *testing.T) {
 	s := serve(t)
 	s.sells()
-	s.shelf.listed = []work.Job{job(0), job(1)}
+	s.work.listed = []work.Job{job(0), job(1)}
 	forwarded := []edit{
 		with("X-Forwarded-Host", "evil.example"), with("X-Forwarded-Proto", "http"), with("X-Forwarded-Port", "1"), with("X-Forwarded-Prefix", "/evil"),
 		with("Forwarded", "for=192.0.2.1;host=evil.example;proto=http"), func(r *http.Request) { r.Host = "evil.example" },

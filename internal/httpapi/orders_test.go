@@ -48,7 +48,7 @@ func requirements() x402.Requirements {
 	}
 }
 
-// paymentHeader returns a payload that has the right shape and no more.
+// paymentHeader returns a payload of the right shape, which pays nothing.
 func paymentHeader(t *testing.T) string {
 	t.Helper()
 	header, err := x402.EncodeHeader(x402.Payload{
@@ -187,8 +187,8 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// A submit answers by where the order stands, whichever way it was sent, and
-// tells x402 clients what became of the payment.
+// A submit answers by the state of the order, with or without a payment, and its
+// PAYMENT-RESPONSE says what became of the payment.
 func TestOutcomes(t *testing.T) {
 	s := serve(t)
 	for _, test := range []struct {
@@ -320,12 +320,12 @@ func TestPaymentRejectedTellsX402Clients(t *testing.T) {
 	}
 }
 
-// Every code of the table is answered with its status and its Retry-After, and
-// whatever the flow wraps around or below it stays in the log.
+// Every code of the table is sent with its status and its Retry-After. What the flow
+// wraps around it, and its cause, is only logged.
 func TestProblemsAreAnsweredByTheTable(t *testing.T) {
 	for _, info := range boxoffice.Codes() {
 		if info.Code == boxoffice.MethodNotAllowed {
-			continue // belongs to no operation of the document
+			continue // no operation of the document has it
 		}
 		s := serve(t)
 		problem := &boxoffice.Problem{Code: info.Code, Detail: "why", Reason: "because", RetryAfter: 7, Cause: errors.New("secret cause"),
@@ -337,7 +337,7 @@ func TestProblemsAreAnsweredByTheTable(t *testing.T) {
 		}
 		var edits []edit
 		if info.Status == http.StatusUnauthorized {
-			continue // the door alone answers it, with WWW-Authenticate
+			continue // sent by httpapi itself, with WWW-Authenticate
 		}
 		answer := s.do(method, path, body, edits...)
 		got := answer.wantProblem(t, info.Code)

@@ -20,7 +20,7 @@ import (
 // unlimited is a rate that no test reaches.
 var unlimited = ratelimit.Rate{PerSecond: 1e6, Burst: 1e6}
 
-// retryAfter returns how long a 429 asks to wait.
+// retryAfter returns the Retry-After of a 429.
 func retryAfter(t *testing.T, header http.Header) time.Duration {
 	t.Helper()
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
@@ -37,10 +37,10 @@ func TestRatePerToken(t *testing.T) {
 	}
 	limited := s.do("GET", "/jobs", "")
 	limited.wantProblem(t, boxoffice.RateLimited)
-	// Another token has its own rate, and the free routes have none.
+	// Another token has its own rate. Public routes have no rate of a token.
 	s.do("GET", "/jobs", "", with("Authorization", "Bearer "+strings.Repeat("cd", 32))).wantStatus(t, http.StatusOK)
 	s.do("GET", "/requests/capabilities", "").wantStatus(t, http.StatusOK)
-	// The token counts in either case, and a request that fails for its Origin does not.
+	// The case of the token does not matter. A request with a wrong Origin is not counted.
 	s.do("GET", "/jobs", "", with("Authorization", "bearer "+strings.ToUpper(token))).wantProblem(t, boxoffice.RateLimited)
 
 	wait := retryAfter(t, limited.Header)
@@ -51,15 +51,15 @@ func TestRatePerToken(t *testing.T) {
 	s.do("GET", "/jobs", "").wantStatus(t, http.StatusOK)
 }
 
-// A clone counts against the rate of its token, which is its password.
+// A request of git counts for the token in its password.
 func TestRateOfGit(t *testing.T) {
 	served := 0
 	s := serve(t, func(c *httpapi.Config) {
 		c.PerToken = ratelimit.Rate{PerSecond: 0.3, Burst: 3}
 		c.Git = repositories(func(w http.ResponseWriter) { served++; http.Error(w, "none", http.StatusNotFound) })
 	})
-	s.shelf.listed = []work.Job{job(0)}
-	s.shelf.listed[0].ID = anyID
+	s.work.listed = []work.Job{job(0)}
+	s.work.listed[0].ID = anyID
 	const path = "/git/" + anyID + ".git/info/refs?service=git-upload-pack"
 	basic := func(secret string) edit {
 		return with("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("token:"+secret)))
@@ -78,7 +78,7 @@ func TestRateOfGit(t *testing.T) {
 	}
 }
 
-// repositories answers every request of git.
+// repositories serves every request of git.
 type repositories func(http.ResponseWriter)
 
 func (f repositories) ServeGit(w http.ResponseWriter, _ *http.Request, _ boxoffice.UUID) { f(w) }
@@ -99,25 +99,25 @@ func TestRatePerAddressCoversEveryAddress(t *testing.T) {
 	}
 }
 
-// Whatever the two rates are, waiting as long as a 429 says is enough.
+// After Retry-After a request is served, whatever the two rates are.
 func TestRetryAfterIsTrue(t *testing.T) {
 	rate := rapid.Custom(func(rt *rapid.T) ratelimit.Rate {
 		return ratelimit.Rate{PerSecond: rapid.Float64Range(0.01, 50).Draw(rt, "perSecond"), Burst: rapid.IntRange(1, 5).Draw(rt, "burst")}
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		now := time.Unix(1_795_000_000, 0)
-		var held shelf
-		door := httpapi.New(httpapi.Config{
+		var held storedWork
+		handler := httpapi.New(httpapi.Config{
 			Work: &held, BaseURL: baseURL, PerToken: rate.Draw(rt, "token"), PerAddress: rate.Draw(rt, "address"),
 			Log: discard, Now: func() time.Time { return now },
 		})
 		for range rapid.IntRange(1, 40).Draw(rt, "requests") {
-			answer := ask(door, "192.0.2.1:1000")
+			answer := ask(handler, "192.0.2.1:1000")
 			if answer.Code == http.StatusTooManyRequests {
 				wait := retryAfter(t, answer.Header())
 				if rapid.Bool().Draw(rt, "patient") {
 					now = now.Add(wait)
-					if answer := ask(door, "192.0.2.1:1000"); answer.Code != http.StatusOK {
+					if answer := ask(handler, "192.0.2.1:1000"); answer.Code != http.StatusOK {
 						rt.Fatalf("answered %d after waiting %v", answer.Code, wait)
 					}
 				}
@@ -128,8 +128,8 @@ func TestRetryAfterIsTrue(t *testing.T) {
 	})
 }
 
-// ask asks for the jobs from an address.
-func ask(door http.Handler, remote string, forwarded ...string) *httptest.ResponseRecorder {
+// ask sends GET /jobs from an address.
+func ask(handler http.Handler, remote string, forwarded ...string) *httptest.ResponseRecorder {
 	request := httptest.NewRequest("GET", "/jobs", nil)
 	request.RemoteAddr = remote
 	request.Header.Set("Authorization", "Bearer "+token)
@@ -137,6 +137,6 @@ func ask(door http.Handler, remote string, forwarded ...string) *httptest.Respon
 		request.Header.Add("X-Forwarded-For", hops)
 	}
 	recorder := httptest.NewRecorder()
-	door.ServeHTTP(recorder, request)
+	handler.ServeHTTP(recorder, request)
 	return recorder
 }

@@ -59,7 +59,7 @@ func TestFreeDocuments(t *testing.T) {
 	}
 }
 
-// Nothing that a token protects may be kept by a cache, whatever is answered.
+// No cache may store a protected response, not even an error.
 func TestProtectedAnswersAreNotStored(t *testing.T) {
 	s := serve(t)
 	s.flow.fail(&boxoffice.Problem{Code: boxoffice.OrderNotFound})
@@ -79,7 +79,7 @@ func TestProtectedAnswersAreNotStored(t *testing.T) {
 	}
 }
 
-// A fault of ours answers 500 with the id of its log record, and nothing of the fault.
+// A fault of the service is a 500 that names the log record and hides the fault.
 func TestFaults(t *testing.T) {
 	s := serve(t)
 	for name, fault := range map[string]func(boxoffice.UUID) (boxoffice.Status, error){
@@ -107,7 +107,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A handler that gives up the connection on purpose is let.
+// http.ErrAbortHandler closes the connection without a response.
 func TestAbortIsPassedOn(t *testing.T) {
 	s := serve(t)
 	s.flow.status = func(boxoffice.UUID) (boxoffice.Status, error) { panic(http.ErrAbortHandler) }
@@ -118,8 +118,8 @@ func TestAbortIsPassedOn(t *testing.T) {
 	}
 }
 
-// What a client gave up is its own doing, so it is no error in the log.
-func TestGivenUpRequest(t *testing.T) {
+// A request that its client closed is not logged as an error.
+func TestRequestClosedByClient(t *testing.T) {
 	s := serve(t)
 	gone, leave := context.WithCancel(context.Background())
 	s.flow.status = func(boxoffice.UUID) (boxoffice.Status, error) {
@@ -178,20 +178,20 @@ func lastRecord(t *testing.T, s *service) map[string]any {
 	return record
 }
 
-// Every answer that the document declares, for every operation, is one that the
-// door gives, and has the documented form.
+// The service sends every response that the document declares for every operation, in
+// the documented form.
 func TestEveryDocumentedAnswer(t *testing.T) {
 	var s *service
 	s = serve(t, func(c *httpapi.Config) {
 		c.PerToken = ratelimit.Rate{PerSecond: 1e-3, Burst: 200}
 		c.Capabilities = func(context.Context) boxoffice.Capabilities {
-			if s.shelf.err != nil {
-				panic(s.shelf.err)
+			if s.work.err != nil {
+				panic(s.work.err)
 			}
 			return capabilities(t)
 		}
 	})
-	s.shelf = shelf{
+	s.work = storedWork{
 		listed:  []work.Job{job(0)},
 		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, PanelSize: 5}},
 		workflows: work.Workflow{Workflow: boxoffice.Workflow{
@@ -201,7 +201,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 			ID: anyID, State: boxoffice.ScheduleEnded, Action: "job.open", Input: []byte(`{}`), IntervalMinutes: 30, RunsBought: 1,
 		}},
 	}
-	s.shelf.listed[0].ID = anyID
+	s.work.listed[0].ID = anyID
 	created, current := true, status(t, boxoffice.Admitted, boxoffice.PaymentStatusSettled)
 	s.flow = flow{
 		quote: func(boxoffice.Requester, boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error) {
@@ -241,13 +241,13 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		operation, status, _ := strings.Cut(answer, " ")
 		fault := &boxoffice.Problem{Code: faults[status]}
 		s.flow.fail(fault)
-		s.shelf.err = fault
+		s.work.err = fault
 		s.do(routes[operation].method, routes[operation].path, routes[operation].body)
 	}
-	for s.do("GET", "/nothing", "").StatusCode != http.StatusTooManyRequests { // uses up the address
+	for s.do("GET", "/nothing", "").StatusCode != http.StatusTooManyRequests { // uses up the rate of the address
 	}
 	for _, route := range routes {
 		s.do(route.method, route.path, route.body)
 	}
-	s.validator.RequireSeen("getRepositoryRefs", "fetchRepository", "answerTask") // their handlers are given
+	s.validator.RequireSeen("getRepositoryRefs", "fetchRepository", "answerTask") // served by other packages
 }

@@ -35,7 +35,7 @@ var token = strings.Repeat("ab", 32)
 
 var _ httpapi.Flow = (*order.Flow)(nil)
 
-// A flow answers what a test tells it, and panics where it is told nothing.
+// A flow calls the functions that a test sets, and panics where there is none.
 type flow struct {
 	quote     func(boxoffice.Requester, boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error)
 	challenge func(boxoffice.UUID) (order.SubmitResult, error)
@@ -71,8 +71,8 @@ func (f *flow) fail(err error) {
 	f.status = func(boxoffice.UUID) (boxoffice.Status, error) { return boxoffice.Status{}, err }
 }
 
-// shelf is a work.Store that holds what a test puts there.
-type shelf struct {
+// storedWork is a work.Store with the records that a test sets.
+type storedWork struct {
 	listed    []work.Job
 	query     work.JobQuery // the last one
 	oracles   work.Oracle
@@ -81,11 +81,12 @@ type shelf struct {
 	err       error
 }
 
-// A service is a door on a test server, whose every answer is held to the document.
+// A service is the handler on a test server. Every response is checked against the
+// OpenAPI document.
 type service struct {
 	t         *testing.T
 	flow      flow
-	shelf     shelf
+	work      storedWork
 	validator *apitest.Validator
 	server    *httptest.Server
 	log       *lockedBuffer
@@ -97,7 +98,7 @@ func serve(t *testing.T, change ...func(*httpapi.Config)) *service {
 	s := &service{t: t, log: &lockedBuffer{}, now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
 	document := document(t)
 	config := httpapi.Config{
-		Flow: &s.flow, Work: &s.shelf, BaseURL: baseURL, Document: document,
+		Flow: &s.flow, Work: &s.work, BaseURL: baseURL, Document: document,
 		Capabilities: func(context.Context) boxoffice.Capabilities { return capabilities(t) },
 		PerToken:     ratelimit.Rate{PerSecond: 1, Burst: 1000}, PerAddress: ratelimit.Rate{PerSecond: 1, Burst: 1000},
 		Log: slog.New(slog.NewJSONHandler(s.log, nil)),
@@ -126,7 +127,7 @@ func without(header string) edit { return func(r *http.Request) { r.Header.Del(h
 // chunked sends the body without announcing its length.
 func chunked(r *http.Request) { r.ContentLength = -1 }
 
-// A reply is an answer that was read whole.
+// A reply is a response with its whole body.
 type reply struct {
 	*http.Response
 	body []byte
@@ -159,8 +160,8 @@ func (s *service) do(method, path, body string, edits ...edit) reply {
 	return reply{response, text}
 }
 
-// wantProblem checks that the answer is an error with the code, the status of
-// the table and, if it is given, this place among its problems.
+// wantProblem checks that the response is an error with the code, the status of the
+// table and, if one is given, this place among its problems.
 func (r reply) wantProblem(t *testing.T, code boxoffice.Code, place ...string) boxoffice.Problem {
 	t.Helper()
 	var problem boxoffice.Problem

@@ -20,7 +20,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func (s *shelf) Jobs(_ context.Context, _ boxoffice.Requester, query work.JobQuery) ([]work.Job, error) {
+func (s *storedWork) Jobs(_ context.Context, _ boxoffice.Requester, query work.JobQuery) ([]work.Job, error) {
 	s.query = query
 	var page []work.Job
 	for _, job := range s.listed {
@@ -35,7 +35,7 @@ func (s *shelf) Jobs(_ context.Context, _ boxoffice.Requester, query work.JobQue
 	return page, s.err
 }
 
-func (s *shelf) Job(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (work.Job, error) {
+func (s *storedWork) Job(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (work.Job, error) {
 	for _, job := range s.listed {
 		if job.ID == id {
 			return job, s.err
@@ -44,19 +44,19 @@ func (s *shelf) Job(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID)
 	return work.Job{}, errors.Join(s.err, work.ErrNotFound)
 }
 
-func (s *shelf) Oracle(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (work.Oracle, error) {
+func (s *storedWork) Oracle(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (work.Oracle, error) {
 	return s.oracles, found(s, id, s.oracles.ID)
 }
 
-func (s *shelf) Workflow(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (work.Workflow, error) {
+func (s *storedWork) Workflow(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (work.Workflow, error) {
 	return s.workflows, found(s, id, s.workflows.ID)
 }
 
-func (s *shelf) Schedule(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (work.Schedule, error) {
+func (s *storedWork) Schedule(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID) (work.Schedule, error) {
 	return s.schedules, found(s, id, s.schedules.ID)
 }
 
-func found(s *shelf, asked, held boxoffice.UUID) error {
+func found(s *storedWork, asked, held boxoffice.UUID) error {
 	if s.err == nil && asked != held {
 		return work.ErrNotFound
 	}
@@ -65,7 +65,7 @@ func found(s *shelf, asked, held boxoffice.UUID) error {
 
 const moment = boxoffice.Timestamp(1_795_000_000_123)
 
-// job returns the nth job of a shelf, newest first, two of each moment.
+// job returns the nth job, newest first; two have the same time of creation.
 func job(n int) work.Job {
 	return work.Job{Job: boxoffice.Job{
 		ID: boxoffice.UUID(fmt.Sprintf("0198f0a4-6c1e-7c3a-9f5e-%012x", 1000-n)), State: boxoffice.JobQueued,
@@ -76,12 +76,12 @@ func job(n int) work.Job {
 func TestJobPages(t *testing.T) {
 	s := serve(t, func(c *httpapi.Config) { c.PerToken, c.PerAddress = unlimited, unlimited })
 	rapid.Check(t, func(rt *rapid.T) {
-		s.shelf = shelf{}
+		s.work = storedWork{}
 		total := rapid.IntRange(0, 25).Draw(rt, "jobs")
 		limit := rapid.IntRange(1, 12).Draw(rt, "limit")
 		var want, got []boxoffice.UUID
 		for n := range total {
-			s.shelf.listed = append(s.shelf.listed, job(n))
+			s.work.listed = append(s.work.listed, job(n))
 			want = append(want, job(n).ID)
 		}
 		next := fmt.Sprintf("/jobs?template=research&limit=%d", limit)
@@ -90,8 +90,8 @@ func TestJobPages(t *testing.T) {
 			answer.wantStatus(t, http.StatusOK)
 			var page boxoffice.JobList
 			answer.decode(t, &page)
-			if page.Count != len(page.Jobs) || page.Count > limit || s.shelf.query.Template != "research" {
-				rt.Fatalf("count %d of %d jobs, template %q", page.Count, len(page.Jobs), s.shelf.query.Template)
+			if page.Count != len(page.Jobs) || page.Count > limit || s.work.query.Template != "research" {
+				rt.Fatalf("count %d of %d jobs, template %q", page.Count, len(page.Jobs), s.work.query.Template)
 			}
 			for _, job := range page.Jobs {
 				got = append(got, job.ID)
@@ -119,7 +119,7 @@ func TestJobFilters(t *testing.T) {
 		"?cursor=" + cursor: {Limit: 21, After: &after},
 	} {
 		s.do("GET", "/jobs"+query, "").wantStatus(t, http.StatusOK)
-		if diff := cmp.Diff(want, s.shelf.query); diff != "" {
+		if diff := cmp.Diff(want, s.work.query); diff != "" {
 			t.Errorf("%s: %s", query, diff)
 		}
 	}
@@ -148,22 +148,22 @@ func TestJobFiltersRefused(t *testing.T) {
 func FuzzJobQuery(f *testing.F) {
 	f.Add("limit=5&cursor=MS4w")
 	f.Add("state=queued")
-	var held shelf
-	door := httpapi.New(httpapi.Config{Work: &held, BaseURL: baseURL, PerToken: unlimited, PerAddress: unlimited, Log: discard, Now: time.Now})
+	var held storedWork
+	handler := httpapi.New(httpapi.Config{Work: &held, BaseURL: baseURL, PerToken: unlimited, PerAddress: unlimited, Log: discard, Now: time.Now})
 	f.Fuzz(func(t *testing.T, query string) {
 		request := httptest.NewRequest("GET", "/jobs", nil)
 		request.URL.RawQuery = query
 		request.Header.Set("Authorization", "Bearer "+token)
 		answer := httptest.NewRecorder()
-		door.ServeHTTP(answer, request)
+		handler.ServeHTTP(answer, request)
 		if answer.Code != http.StatusOK && answer.Code != http.StatusBadRequest {
 			t.Errorf("answered %d", answer.Code)
 		}
 	})
 }
 
-// A list cuts an objective to 200 characters, whatever their bytes; reading the
-// job shows all of it.
+// A list cuts an objective to 200 characters, however many bytes they have. The job
+// itself has the whole objective.
 func TestObjectiveIsCutInLists(t *testing.T) {
 	for objective, want := range map[string]string{
 		strings.Repeat("é", 200):             strings.Repeat("é", 200),
@@ -174,7 +174,7 @@ func TestObjectiveIsCutInLists(t *testing.T) {
 		s := serve(t)
 		long := job(0)
 		long.Objective = objective
-		s.shelf.listed = []work.Job{long}
+		s.work.listed = []work.Job{long}
 		var page boxoffice.JobList
 		s.do("GET", "/jobs", "").decode(t, &page)
 		if page.Jobs[0].Objective != want {
@@ -188,7 +188,7 @@ func TestObjectiveIsCutInLists(t *testing.T) {
 	}
 }
 
-// Every form of every resource is as the document has it.
+// Every form of every resource matches the document.
 func TestWorkIsAsDocumented(t *testing.T) {
 	s := serve(t)
 	text, next := "text", boxoffice.At(time.Unix(1_795_000_000, 0))
@@ -198,7 +198,7 @@ func TestWorkIsAsDocumented(t *testing.T) {
 	delivered.Delivery = &boxoffice.Delivery{RepoURL: "https://git.example/r.git", Commit: strings.Repeat("ab", 20), DeliveredAt: &next}
 	failed.Delivery = &boxoffice.Delivery{Failure: "exit status 1"}
 	plain.Nodes = []boxoffice.Node{{ID: "main", State: boxoffice.NodeBlocked, After: []string{}, Attempts: 2, Reason: "why?", StartedAt: &next}}
-	s.shelf = shelf{
+	s.work = storedWork{
 		listed: []work.Job{plain, blocked, delivered, failed},
 		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, Question: "?", PanelSize: 5, Options: []string{"a", "b"},
 			Answer: &boxoffice.PanelAnswer{Choice: "a", Votes: 3, Of: 5}, Tally: []boxoffice.Votes{{Choice: "a", Votes: 3}},
@@ -219,7 +219,7 @@ func TestWorkIsAsDocumented(t *testing.T) {
 	if body := s.do("GET", "/schedules/"+anyID, "").body; !strings.Contains(string(body), `"<&>"`) {
 		t.Errorf("the input was rewritten: %s", body)
 	}
-	s.shelf.err = errors.New("disk is gone")
+	s.work.err = errors.New("disk is gone")
 	for _, path := range []string{"/jobs", "/jobs/" + string(plain.ID), "/oracles/" + anyID, "/workflows/" + anyID, "/schedules/" + anyID} {
 		away := s.do("GET", path, "")
 		away.wantProblem(t, boxoffice.TemporarilyUnavailable)
