@@ -17,7 +17,7 @@ import (
 	"boxoffice/internal/test/servertest"
 )
 
-// cancel asks the operator's address to cancel work.
+// cancel cancels work through the operator's HTTP.
 func cancel(t *testing.T, w *servertest.World, id, origin string) (status int, body struct{ Kind, State, Error string }) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+w.OperatorAddr()+"/work/"+id+"/cancel", nil)
@@ -38,8 +38,8 @@ func cancel(t *testing.T, w *servertest.World, id, origin string) (status int, b
 	return response.StatusCode, body
 }
 
-// An operator cancels a job that an agent of another process works on: the
-// agent and what it started end, the job is blocked, and an input resumes it.
+// An operator cancels a job whose agent runs in another process: the agent and its child
+// processes end, the job is blocked, and a paid input resumes it.
 func TestCancelOnAWorker(t *testing.T) {
 	run := working(t)
 	script := filepath.Join(t.TempDir(), "agent.sh")

@@ -24,36 +24,39 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// A carrier is our facilitator, on the chain of a service that settles by it. A
-// gate before it can spoil calls.
-type carrier struct {
-	t       testing.TB
-	options server.Options
-	gate    *httptest.Server
-	backend atomic.Pointer[url.URL]                                                     // nil: the facilitator is away
-	spoil   atomic.Pointer[func(http.ResponseWriter, *http.Request, http.Handler) bool] // answers in its place, if it returns true
-	settles atomic.Int64                                                                // calls of /settle that arrived at the gate
-	stop    func()
+// A facilitator is ours, on the chain of a service that settles through it. A proxy in
+// front of it can change what the service receives.
+type facilitator struct {
+	t         testing.TB
+	options   server.Options
+	proxy     *httptest.Server
+	backend   atomic.Pointer[url.URL] // nil: the facilitator does not run
+	intercept atomic.Pointer[interceptor]
+	stop      func()
 }
 
-// newCarrier starts a facilitator and points the service at it. The key and the
-// database are its own.
-func newCarrier(t testing.TB, service *server.Options, change ...func(*server.Options)) *carrier {
+// An interceptor reports whether it has answered a call itself. It may pass the call
+// on to the facilitator.
+type interceptor func(w http.ResponseWriter, r *http.Request, backend http.Handler) bool
+
+// newFacilitator starts a facilitator with a key and a database of its own, and makes
+// the service settle through it.
+func newFacilitator(t testing.TB, service *server.Options, change ...func(*server.Options)) *facilitator {
 	t.Helper()
 	options := *service
 	options.Store.Path = filepath.Join(t.TempDir(), "facilitator.db")
-	c := openCarrier(t, options, change...)
+	c := openFacilitator(t, options, change...)
 	service.Key = nil
 	service.Settlement.Via = server.ViaFacilitator
-	service.Settlement.Facilitator.URL = c.gate.URL
+	service.Settlement.Facilitator.URL = c.proxy.URL
 	service.Settlement.Facilitator.Retry = server.Duration(20 * time.Millisecond)
 	service.Settlement.Recheck = server.Duration(50 * time.Millisecond)
 	return c
 }
 
-func openCarrier(t testing.TB, options server.Options, change ...func(*server.Options)) *carrier {
+func openFacilitator(t testing.TB, options server.Options, change ...func(*server.Options)) *facilitator {
 	t.Helper()
-	c := &carrier{t: t, options: options}
+	c := &facilitator{t: t, options: options}
 	o := &c.options
 	o.Facilitator.Listen, o.OperatorListen = "127.0.0.1:0", ""
 	o.Facilitator.Assets = []common.Address{options.Payment.Asset}
@@ -62,41 +65,38 @@ func openCarrier(t testing.TB, options server.Options, change ...func(*server.Op
 	for _, with := range change {
 		with(o)
 	}
-	c.gate = httptest.NewServer(http.HandlerFunc(c.pass))
+	c.proxy = httptest.NewServer(http.HandlerFunc(c.forward))
 	t.Cleanup(func() {
-		c.gate.CloseClientConnections()
-		c.gate.Close()
+		c.proxy.CloseClientConnections()
+		c.proxy.Close()
 	})
 	c.start()
 	t.Cleanup(func() { c.halt() })
 	return c
 }
 
-func (c *carrier) pass(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == x402.PathSettle {
-		c.settles.Add(1)
-	}
+func (c *facilitator) forward(w http.ResponseWriter, r *http.Request) {
 	backend := c.backend.Load()
 	if backend == nil {
 		panic(http.ErrAbortHandler)
 	}
 	through := httputil.NewSingleHostReverseProxy(backend)
 	through.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	if spoil := c.spoil.Load(); spoil != nil && (*spoil)(w, r, through) {
+	if intercept := c.intercept.Load(); intercept != nil && (*intercept)(w, r, through) {
 		return
 	}
 	through.ServeHTTP(w, r)
 }
 
-// spoilSettles lets f answer the calls of /settle that it wants.
-func (c *carrier) spoilSettles(f func(w http.ResponseWriter, r *http.Request, through http.Handler) bool) {
-	only := func(w http.ResponseWriter, r *http.Request, through http.Handler) bool {
-		return r.URL.Path == x402.PathSettle && f(w, r, through)
-	}
-	c.spoil.Store(&only)
+// interceptSettle makes f the interceptor of /settle.
+func (c *facilitator) interceptSettle(f interceptor) {
+	only := interceptor(func(w http.ResponseWriter, r *http.Request, backend http.Handler) bool {
+		return r.URL.Path == x402.PathSettle && f(w, r, backend)
+	})
+	c.intercept.Store(&only)
 }
 
-func (c *carrier) start() {
+func (c *facilitator) start() {
 	c.t.Helper()
 	service, err := server.NewFacilitator(context.Background(), c.options)
 	if err != nil {
@@ -119,8 +119,8 @@ func (c *carrier) start() {
 	}
 }
 
-// halt ends the facilitator, if it runs; start begins it again on the same data.
-func (c *carrier) halt() {
+// halt stops the facilitator, if it runs. start starts it again on the same database.
+func (c *facilitator) halt() {
 	if c.stop != nil {
 		c.backend.Store(nil)
 		c.stop()
@@ -128,12 +128,12 @@ func (c *carrier) halt() {
 	}
 }
 
-// startCarried starts a service that settles through our own facilitator.
-func startCarried(t testing.TB, change ...func(*server.Options)) (*servertest.World, *carrier) {
+// startWithFacilitator starts a service that settles through our own facilitator.
+func startWithFacilitator(t testing.TB, change ...func(*server.Options)) (*servertest.World, *facilitator) {
 	t.Helper()
-	var c *carrier
+	var c *facilitator
 	w := servertest.Start(t, func(o *server.Options) {
-		c = newCarrier(t, o)
+		c = newFacilitator(t, o)
 		for _, with := range change {
 			with(o)
 		}
@@ -143,8 +143,8 @@ func startCarried(t testing.TB, change ...func(*server.Options)) (*servertest.Wo
 
 func withoutNode(o *server.Options) { o.Chain.RPCURL = "" }
 
-// buyOne quotes and pays once, and returns the order and how it was answered.
-func buyOne(t testing.TB, w *servertest.World, d *door, key *ecdsa.PrivateKey, nonce uint64) (boxoffice.Order, reply) {
+// buyOne quotes and pays once, and returns the order and the response to the payment.
+func buyOne(t testing.TB, w *servertest.World, d *requester, key *ecdsa.PrivateKey, nonce uint64) (boxoffice.Order, reply) {
 	t.Helper()
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	draft := newDraft(t, w, d.challenge(order), key)
@@ -153,15 +153,15 @@ func buyOne(t testing.TB, w *servertest.World, d *door, key *ecdsa.PrivateKey, n
 	return order, d.submit(order, header, body)
 }
 
-// A service without a key buys through our facilitator, with a node to check it
-// by and without.
+// A service without a settlement key settles through our facilitator, with and without
+// an RPC node that can check the facilitator.
 func TestSettleThroughFacilitator(t *testing.T) {
-	for name, change := range map[string][]func(*server.Options){"chain decides": nil, "facilitator decides": {withoutNode}} {
+	for name, change := range modes {
 		t.Run(name, func(t *testing.T) {
-			w, _ := startCarried(t, change...)
+			w, _ := startWithFacilitator(t, change...)
 			awaitReady(t, w)
 			payer := w.NewPayer()
-			d := newDoor(t, w)
+			d := newRequester(t, w)
 			const orders = 8
 			hashes := make([]*common.Hash, orders)
 			var group sync.WaitGroup
@@ -189,23 +189,19 @@ func TestSettleThroughFacilitator(t *testing.T) {
 func awaitReady(t testing.TB, w *servertest.World) {
 	t.Helper()
 	for range time.Tick(5 * time.Millisecond) {
-		response, err := http.Get("http://" + w.OperatorAddr() + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode == http.StatusOK {
+		if readiness(t, w).Ready {
 			return
 		}
 	}
 }
 
-// Whatever becomes of a call, the payment is made once and its order admitted.
+// Whatever happens to a call of the facilitator, the payment settles once and its order
+// is admitted.
 func TestFacilitatorTrouble(t *testing.T) {
-	first := func(spoil func(w http.ResponseWriter, r *http.Request, through http.Handler)) func(*carrier) {
-		return func(c *carrier) {
+	first := func(spoil func(w http.ResponseWriter, r *http.Request, through http.Handler)) func(*facilitator) {
+		return func(c *facilitator) {
 			var calls atomic.Int64
-			c.spoilSettles(func(w http.ResponseWriter, r *http.Request, through http.Handler) bool {
+			c.interceptSettle(func(w http.ResponseWriter, r *http.Request, through http.Handler) bool {
 				if calls.Add(1) > 2 {
 					return false
 				}
@@ -214,7 +210,7 @@ func TestFacilitatorTrouble(t *testing.T) {
 			})
 		}
 	}
-	say := func(status int, body string, headers ...string) func(*carrier) {
+	say := func(status int, body string, headers ...string) func(*facilitator) {
 		return first(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			for i := 0; i < len(headers); i += 2 {
 				w.Header().Set(headers[i], headers[i+1])
@@ -223,8 +219,8 @@ func TestFacilitatorTrouble(t *testing.T) {
 			io.WriteString(w, body)
 		})
 	}
-	// after delivers the call, and answers otherwise.
-	after := func(status int, body string) func(*carrier) {
+	// after passes the call on and then sends another response.
+	after := func(status int, body string) func(*facilitator) {
 		return first(func(w http.ResponseWriter, r *http.Request, through http.Handler) {
 			through.ServeHTTP(httptest.NewRecorder(), r)
 			if status == 0 {
@@ -234,14 +230,14 @@ func TestFacilitatorTrouble(t *testing.T) {
 			io.WriteString(w, body)
 		})
 	}
-	for name, spoil := range map[string]func(*carrier){
+	cases := map[string]func(*facilitator){
 		"the call is dropped":                 first(func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }),
 		"the answer is dropped":               after(0, ""),
 		"502 after delivery":                  after(http.StatusBadGateway, "bad gateway"),
 		"garbage after delivery":              after(http.StatusOK, "<html>"),
 		"success of another payment":          after(http.StatusOK, `{"success":true,"transaction":"0x12","network":"eip155:31337"}`),
 		"balance moved after delivery":        after(http.StatusOK, `{"success":false,"errorReason":"permit2_invalid_nonce","transaction":"","network":"eip155:31337"}`),
-		"refused on the second call":          twoFaced(after),
+		"refused on the second call":          refusedSecond(),
 		"the call is delivered twice":         twice(first),
 		"429":                                 say(http.StatusTooManyRequests, `{"error":"slow down"}`),
 		"401":                                 say(http.StatusUnauthorized, `{"error":"who are you"}`),
@@ -249,36 +245,45 @@ func TestFacilitatorTrouble(t *testing.T) {
 		"500 as x402-rs says it":              say(http.StatusInternalServerError, `{"success":false,"network":"","transaction":"","errorReason":"unexpected_error","errorMessage":"Onchain error","payer":""}`),
 		"pending as @x402/evm 2.27 says it":   say(http.StatusOK, `{"success":false,"errorReason":"settlement_pending","transaction":"0x`+zeros+`","network":"eip155:31337"}`),
 		"reverted as the Go facilitator says": say(http.StatusOK, `{"success":false,"errorReason":"invalid_exact_evm_transaction_failed","transaction":"0x`+zeros+`","network":"eip155:31337"}`),
-		"words that nobody knows":             say(http.StatusOK, `{"success":false,"errorReason":"mercury_in_retrograde","transaction":"","network":"eip155:31337"}`),
-		"nothing at all":                      say(http.StatusOK, ``),
-	} {
-		for mode, change := range map[string][]func(*server.Options){"node": nil, "no node": {withoutNode}} {
-			t.Run(name+"/"+mode, func(t *testing.T) {
-				t.Parallel()
-				w, c := startCarried(t, change...)
-				awaitReady(t, w)
-				payer := w.NewPayer()
-				spoil(c)
-				d := newDoor(t, w)
-				order, r := buyOne(t, w, d, payer, 1)
-				if r.Status != http.StatusOK {
-					t.Errorf("answered %d %s", r.Status, r.Body)
-				}
-				d.until(order, boxoffice.Admitted)
-				wantReceived(t, w, 1)
-			})
-		}
+		"an unknown reason":                   say(http.StatusOK, `{"success":false,"errorReason":"mercury_in_retrograde","transaction":"","network":"eip155:31337"}`),
+		"an empty body":                       say(http.StatusOK, ``),
+	}
+	for mode, change := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w, c := startWithFacilitator(t, change...)
+			var paid int64
+			for name, interfere := range cases {
+				t.Run(name, func(t *testing.T) {
+					awaitReady(t, w)
+					payer := w.NewPayer()
+					interfere(c)
+					defer c.intercept.Store(nil)
+					d := newRequester(t, w)
+					order, r := buyOne(t, w, d, payer, 1)
+					if r.Status != http.StatusOK {
+						t.Errorf("answered %d %s", r.Status, r.Body)
+					}
+					d.until(order, boxoffice.Admitted)
+					paid++
+					wantReceived(t, w, paid)
+				})
+			}
+		})
 	}
 }
 
+// modes are the two ways to settle through a facilitator.
+var modes = map[string][]func(*server.Options){"node": nil, "no node": {withoutNode}}
+
 const zeros = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// twoFaced loses the answer of the first call, and refuses the second for the
-// balance that the first has moved.
-func twoFaced(after func(int, string) func(*carrier)) func(*carrier) {
-	return func(c *carrier) {
+// refusedSecond loses the response to the first call, and refuses the second because the
+// first has moved the balance.
+func refusedSecond() func(*facilitator) {
+	return func(c *facilitator) {
 		var calls atomic.Int64
-		c.spoilSettles(func(w http.ResponseWriter, r *http.Request, through http.Handler) bool {
+		c.interceptSettle(func(w http.ResponseWriter, r *http.Request, through http.Handler) bool {
 			switch calls.Add(1) {
 			case 1:
 				through.ServeHTTP(httptest.NewRecorder(), r)
@@ -293,7 +298,7 @@ func twoFaced(after func(int, string) func(*carrier)) func(*carrier) {
 	}
 }
 
-func twice(first func(func(http.ResponseWriter, *http.Request, http.Handler)) func(*carrier)) func(*carrier) {
+func twice(first func(func(http.ResponseWriter, *http.Request, http.Handler)) func(*facilitator)) func(*facilitator) {
 	return first(func(w http.ResponseWriter, r *http.Request, through http.Handler) {
 		body, _ := io.ReadAll(r.Body)
 		again := r.Clone(r.Context())
@@ -304,17 +309,17 @@ func twice(first func(func(http.ResponseWriter, *http.Request, http.Handler)) fu
 	})
 }
 
-// While the facilitator is away payments wait, and a restart of either side
-// changes nothing.
-func TestFacilitatorAwayAndBack(t *testing.T) {
-	for mode, change := range map[string][]func(*server.Options){"node": nil, "no node": {withoutNode}} {
+// While the facilitator does not run, payments wait. A restart of the service or of the
+// facilitator changes nothing.
+func TestFacilitatorStoppedAndStarted(t *testing.T) {
+	for mode, change := range modes {
 		t.Run(mode, func(t *testing.T) {
-			w, c := startCarried(t, append(change, func(o *server.Options) { o.SubmitWait = 0 })...)
+			w, c := startWithFacilitator(t, append(change, func(o *server.Options) { o.SubmitWait = 0 })...)
 			awaitReady(t, w)
 			payer := w.NewPayer()
-			d := newDoor(t, w)
+			d := newRequester(t, w)
 			asked, answers := make(chan struct{}, 100), make(chan struct{})
-			c.spoilSettles(func(w http.ResponseWriter, r *http.Request, through http.Handler) bool {
+			c.interceptSettle(func(w http.ResponseWriter, r *http.Request, through http.Handler) bool {
 				through.ServeHTTP(httptest.NewRecorder(), r) // it is settled
 				asked <- struct{}{}
 				<-answers
@@ -331,9 +336,9 @@ func TestFacilitatorAwayAndBack(t *testing.T) {
 			if mode == "no node" {
 				d.until(order, boxoffice.PaymentPending)
 			} else {
-				d.until(order, boxoffice.Admitted) // the chain tells
+				d.until(order, boxoffice.Admitted) // the chain proves it
 			}
-			c.spoil.Store(nil)
+			c.intercept.Store(nil)
 			c.start()
 			d.until(order, boxoffice.Admitted)
 			w.Restart()
@@ -343,44 +348,49 @@ func TestFacilitatorAwayAndBack(t *testing.T) {
 	}
 }
 
-// What the facilitator refuses before it sent anything fails, in our words, and
-// the payer can sign again.
+// A payment that the facilitator refuses before it broadcasts anything fails with one of
+// our reasons, and the payer can sign again.
 func TestFacilitatorRefuses(t *testing.T) {
-	for said, want := range map[string]x402.Reason{
+	reasons := map[string]x402.Reason{
 		"permit2_insufficient_balance": x402.ReasonInsufficientBalance,
 		"insufficient_funds":           x402.ReasonInsufficientBalance, // the specification
 		"transaction_simulation":       x402.ReasonSimulation,          // x402-rs
 		"recipient_mismatch":           x402.ReasonRecipient,           // x402-rs
 		"asset_not_allowed":            x402.ReasonAssetRefused,        // ours
-	} {
-		for mode, change := range map[string][]func(*server.Options){"node": nil, "no node": {withoutNode}} {
-			t.Run(said+"/"+mode, func(t *testing.T) {
-				t.Parallel()
-				w, c := startCarried(t, change...)
-				awaitReady(t, w)
-				payer := w.NewPayer()
-				d := newDoor(t, w)
-				c.spoilSettles(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
-					w.WriteHeader(http.StatusBadRequest)
-					io.WriteString(w, `{"success":false,"errorReason":"`+said+`","transaction":"","network":"eip155:31337"}`)
-					return true
+	}
+	for mode, change := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w, c := startWithFacilitator(t, change...)
+			var paid int64
+			for reason, want := range reasons {
+				t.Run(reason, func(t *testing.T) {
+					awaitReady(t, w)
+					payer := w.NewPayer()
+					d := newRequester(t, w)
+					c.interceptSettle(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+						w.WriteHeader(http.StatusBadRequest)
+						io.WriteString(w, `{"success":false,"errorReason":"`+reason+`","transaction":"","network":"eip155:31337"}`)
+						return true
+					})
+					order, _ := buyOne(t, w, d, payer, 1)
+					status := d.until(order, boxoffice.PaymentFailed)
+					if status.Payment.Reason != string(want) {
+						t.Errorf("the reason is %s, want %s", status.Payment.Reason, want)
+					}
+					wantReceived(t, w, paid)
+					c.intercept.Store(nil)
+					draft := newDraft(t, w, d.challenge(order), payer)
+					draft.auth().Nonce = x402.NewUint256(1)
+					draft.auth().Deadline = x402.NewUint256(uint64(w.Now().Unix()) + 200)
+					header, body := draft.sign()
+					if r := d.submit(order, header, body); r.Status != http.StatusOK {
+						t.Errorf("the second payment was answered %d %s", r.Status, r.Body)
+					}
+					paid++
+					wantReceived(t, w, paid)
 				})
-				order, _ := buyOne(t, w, d, payer, 1)
-				status := d.until(order, boxoffice.PaymentFailed)
-				if status.Payment.Reason != string(want) {
-					t.Errorf("the reason is %s, want %s", status.Payment.Reason, want)
-				}
-				wantReceived(t, w, 0)
-				c.spoil.Store(nil)
-				draft := newDraft(t, w, d.challenge(order), payer)
-				draft.auth().Nonce = x402.NewUint256(1)
-				draft.auth().Deadline = x402.NewUint256(uint64(w.Now().Unix()) + 200)
-				header, body := draft.sign()
-				if r := d.submit(order, header, body); r.Status != http.StatusOK {
-					t.Errorf("the second payment was answered %d %s", r.Status, r.Body)
-				}
-				wantReceived(t, w, 1)
-			})
-		}
+			}
+		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"boxoffice/internal/test/servertest"
 )
 
-// A judge may change an input or refuse it; while it does not answer, nothing
-// is quoted and nothing is saved.
+// The judge can change or refuse an input. While it does not answer, nothing is quoted
+// and nothing is saved.
 func TestJudge(t *testing.T) {
 	asked := 0
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 	}))
 	t.Cleanup(program.Close)
 	w := servertest.Start(t, func(o *server.Options) { o.Judge.URL = program.URL })
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	ask := func(key boxoffice.UUID, objective string) reply {
 		return d.send("POST", "/requests/quote", asJSON(t, map[string]any{
 			"action": boxoffice.ActionJobOpen, "input": map[string]string{"objective": objective}, "requestKey": key,

@@ -14,9 +14,8 @@ import (
 	"boxoffice/internal/test/servertest"
 )
 
-// A launch is sold while the node of its chain answers, and while that is of the
-// chain that it should be of.
-func TestLaunchChainsAreLookedAt(t *testing.T) {
+// Launches on a chain are sold while its RPC node answers and is of that chain.
+func TestLaunchChainsAreChecked(t *testing.T) {
 	var said atomic.Value
 	said.Store("0x7a69")
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +58,7 @@ func TestLaunchChainsAreLookedAt(t *testing.T) {
 	}
 	said.Store("0x1")
 	w.Restart()
-	refused := newDoor(t, w).send("POST", "/requests/quote", asJSON(t, map[string]any{
+	refused := newRequester(t, w).send("POST", "/requests/quote", asJSON(t, map[string]any{
 		"action": boxoffice.ActionLaunchOpen, "requestKey": boxoffice.NewUUID(),
 		"input": map[string]any{"objective": "A token", "kind": "custom_token", "chainId": 31337},
 	}))

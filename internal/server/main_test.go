@@ -26,8 +26,8 @@ func code(err error) boxoffice.Code {
 	return ""
 }
 
-// door sends requests as curl would.
-type door struct {
+// A requester sends plain HTTP requests with one token.
+type requester struct {
 	t     testing.TB
 	w     *servertest.World
 	token boxoffice.Token
@@ -39,12 +39,12 @@ type reply struct {
 	Body   []byte
 }
 
-func newDoor(t testing.TB, w *servertest.World) *door {
-	return &door{t: t, w: w, token: boxoffice.NewToken()}
+func newRequester(t testing.TB, w *servertest.World) *requester {
+	return &requester{t: t, w: w, token: boxoffice.NewToken()}
 }
 
 // send posts or gets; headers are name, value, name, value.
-func (d *door) send(method, path, body string, headers ...string) reply {
+func (d *requester) send(method, path, body string, headers ...string) reply {
 	d.t.Helper()
 	request, err := http.NewRequestWithContext(d.t.Context(), method, d.w.Options.BaseURL+path, bytes.NewReader([]byte(body)))
 	if err != nil {
@@ -71,7 +71,7 @@ func (d *door) send(method, path, body string, headers ...string) reply {
 	return reply{response.StatusCode, response.Header, text}
 }
 
-func (d *door) quote(action, input string) boxoffice.Order {
+func (d *requester) quote(action, input string) boxoffice.Order {
 	d.t.Helper()
 	r := d.send("POST", "/requests/quote", asJSON(d.t, map[string]any{
 		"action": action, "input": json.RawMessage(input), "requestKey": boxoffice.NewUUID(),
@@ -82,7 +82,7 @@ func (d *door) quote(action, input string) boxoffice.Order {
 	return decode[boxoffice.QuoteResponse](d.t, r).Order
 }
 
-func (d *door) challenge(order boxoffice.Order) boxoffice.Challenge {
+func (d *requester) challenge(order boxoffice.Order) boxoffice.Challenge {
 	d.t.Helper()
 	r := d.send("POST", "/requests/"+string(order.ID)+"/submit", "")
 	if r.Status != http.StatusPaymentRequired {
@@ -108,7 +108,7 @@ func (r reply) want(t testing.TB, status int, code boxoffice.Code, reason string
 }
 
 // until reads the order until it is in a state.
-func (d *door) until(order boxoffice.Order, state boxoffice.State) boxoffice.Status {
+func (d *requester) until(order boxoffice.Order, state boxoffice.State) boxoffice.Status {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
@@ -127,8 +127,8 @@ func (d *door) until(order boxoffice.Order, state boxoffice.State) boxoffice.Sta
 	}
 }
 
-// holdSettler takes the settlement lease, so that nothing settles until release,
-// and starts the service again: a round that had begun is over then.
+// holdSettler takes the settlement lease, so that nothing settles until release is
+// called. It restarts the service, which ends a round that has begun.
 func holdSettler(t testing.TB, w *servertest.World) (release func()) {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: w.Options.Store.Path})
@@ -141,7 +141,7 @@ func holdSettler(t testing.TB, w *servertest.World) (release func()) {
 		now := boxoffice.At(w.Now().Add(from))
 		return store.Lease(context.WithoutCancel(t.Context()), name, "test", now, now+boxoffice.Timestamp(length.Milliseconds()))
 	}
-	// The lease of the service is over in the far future that the test claims.
+	// At the time that the test passes, an hour from now, the service's lease has expired.
 	if err := hold(time.Hour, time.Hour); err != nil {
 		t.Fatal(err)
 	}

@@ -34,12 +34,12 @@ func payments(t *testing.T, w *servertest.World, query string) (httpapi.PaymentL
 	return listed, string(text)
 }
 
-// An operator sees each payment with its transactions and its reason, and what
-// settling has cost; nothing that a payer signed is in it.
+// An operator sees each payment with its transactions and the reason of its failure, and
+// what settling has cost, but nothing that a payer has signed.
 func TestPayments(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) { o.SubmitWait = 0 })
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	pay := func(nonce uint64) (boxoffice.Order, string) {
 		order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 		draft := newDraft(t, w, d.challenge(order), payer)

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"database/sql"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -15,54 +14,55 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/server"
 	"boxoffice/internal/test/devchain"
 	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
 )
 
-// A tap stands between the service and its chain, and can be closed.
-type tap struct {
+// A nodeProxy stands between the service and its RPC node, and can be closed.
+type nodeProxy struct {
 	*httptest.Server
 	closed atomic.Bool
 }
 
-// newTap leads to the chain that the options name, from now on through it.
-func newTap(t testing.TB, o *server.Options) *tap {
+// newNodeProxy makes the service reach its RPC node through a proxy.
+func newNodeProxy(t testing.TB, o *server.Options) *nodeProxy {
 	node, err := url.Parse(o.Chain.RPCURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	through := httputil.NewSingleHostReverseProxy(node)
-	gate := new(tap)
-	gate.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if gate.closed.Load() {
-			http.Error(rw, "away", http.StatusBadGateway)
+	proxy := new(nodeProxy)
+	proxy.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if proxy.closed.Load() {
+			http.Error(rw, "unavailable", http.StatusBadGateway)
 			return
 		}
 		through.ServeHTTP(rw, r)
 	}))
-	t.Cleanup(gate.Close)
-	o.Chain.RPCURL = gate.URL
-	return gate
+	t.Cleanup(proxy.Close)
+	o.Chain.RPCURL = proxy.URL
+	return proxy
 }
 
-// While the chain is away, quotes work and payments are refused with nothing
-// saved; what was saved before goes on when the chain is back.
-func TestChainAway(t *testing.T) {
-	var gate *tap
+// While the RPC node does not answer, quotes work, and payments are refused and not saved.
+// A payment that was saved before settles when the node answers again.
+func TestNodeUnavailable(t *testing.T) {
+	var proxy *nodeProxy
 	w := servertest.Start(t, func(o *server.Options) {
-		gate = newTap(t, o)
+		proxy = newNodeProxy(t, o)
 		o.SubmitWait = 0
 	})
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	saved := d.quote(boxoffice.ActionJobOpen, `{"objective":"Saved before"}`)
 	header, body := newDraft(t, w, d.challenge(saved), payer).sign()
 	release := holdSettler(t, w)
 	d.accepts(saved, header, body)
 
-	gate.closed.Store(true)
+	proxy.closed.Store(true)
 	release()
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Quoted meanwhile"}`)
 	draft := newDraft(t, w, d.challenge(order), payer)
@@ -71,7 +71,7 @@ func TestChainAway(t *testing.T) {
 	d.defers(order, header, body)
 	d.until(saved, boxoffice.PaymentPending)
 
-	gate.closed.Store(false)
+	proxy.closed.Store(false)
 	d.until(saved, boxoffice.Admitted)
 	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
 		t.Errorf("answered %d %s", r.Status, r.Body)
@@ -79,20 +79,20 @@ func TestChainAway(t *testing.T) {
 	d.until(order, boxoffice.Admitted)
 }
 
-// A service that starts while its chain is away sells nothing for it until it
-// has seen that the chain is the right one.
-func TestStartWithoutChain(t *testing.T) {
-	var gate *tap
+// A service that starts while its RPC node does not answer accepts no payment until it
+// knows that the chain is the configured one.
+func TestStartWithoutNode(t *testing.T) {
+	var proxy *nodeProxy
 	w := servertest.Start(t, func(o *server.Options) {
-		gate = newTap(t, o)
-		gate.closed.Store(true)
+		proxy = newNodeProxy(t, o)
+		proxy.closed.Store(true)
 	})
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	header, body := newDraft(t, w, d.challenge(order), payer).sign()
 	d.submit(order, header, body).want(t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
-	gate.closed.Store(false)
+	proxy.closed.Store(false)
 	for range time.Tick(20 * time.Millisecond) {
 		r := d.submit(order, header, body)
 		if r.Status == http.StatusServiceUnavailable {
@@ -106,12 +106,12 @@ func TestStartWithoutChain(t *testing.T) {
 	d.until(order, boxoffice.Admitted)
 }
 
-// A service that was moved to another chain takes no payment for the old one:
-// nobody would settle it.
+// A service that was moved to another chain accepts no payment on the old one, since it
+// could not settle it.
 func TestMovedToAnotherChain(t *testing.T) {
 	w := servertest.Start(t)
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	header, body := newDraft(t, w, d.challenge(order), payer).sign()
 	other, err := devchain.Start(t.Context(), devchain.Config{ChainID: 999, Funded: devchain.DevAccounts()})
@@ -126,12 +126,12 @@ func TestMovedToAnotherChain(t *testing.T) {
 	d.until(order, boxoffice.Quoted)
 }
 
-// While the database is away, everything that needs it answers 503.
-func TestStoreAway(t *testing.T) {
+// While the database fails, every route that needs it answers 503.
+func TestDatabaseUnavailable(t *testing.T) {
 	w := servertest.Start(t)
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
-	restore := takeTablesAway(t, w, "orders", "jobs", "oracles", "workflows", "schedules")
+	restore := removeTables(t, w, "orders", "jobs", "oracles", "workflows", "schedules")
 	strange := string(boxoffice.NewUUID())
 	for _, request := range [][3]string{
 		{"POST", "/requests/quote", `{"action":"job.open","input":{"objective":"Look"},"requestKey":"` + strange + `"}`},
@@ -149,8 +149,9 @@ func TestStoreAway(t *testing.T) {
 	d.until(order, boxoffice.Quoted)
 }
 
-// takeTablesAway makes every statement of the service fail until they are back.
-func takeTablesAway(t testing.TB, w *servertest.World, tables ...string) (restore func()) {
+// removeTables makes every statement of the service that uses the tables fail until
+// restore is called.
+func removeTables(t testing.TB, w *servertest.World, tables ...string) (restore func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite", w.Options.Store.Path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
@@ -169,7 +170,7 @@ func takeTablesAway(t testing.TB, w *servertest.World, tables ...string) (restor
 	return func() { t.Helper(); rename("ALTER table TABLE_away RENAME TO TABLE") }
 }
 
-// A requester that asks too often is told how long to wait, truly.
+// A requester that calls too often is served again after Retry-After.
 func TestRateLimits(t *testing.T) {
 	for name, limit := range map[string]func(*server.Options){
 		"token":   func(o *server.Options) { o.Limits.PerToken = server.RateConfig{PerSecond: 0.5, Burst: 12} },
@@ -177,7 +178,7 @@ func TestRateLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := servertest.Start(t, limit)
-			d := newDoor(t, w)
+			d := newRequester(t, w)
 			order := "/requests/" + string(boxoffice.NewUUID())
 			limited := reply{}
 			for range 20 {
@@ -196,11 +197,11 @@ func TestRateLimits(t *testing.T) {
 	}
 }
 
-// Twenty requests with one key and one input make one order; another input is
-// a conflict.
+// Twenty quotes with one requestKey and one input are one order. Another input under the
+// same key is a conflict.
 func TestOneKeyOneOrder(t *testing.T) {
 	w := servertest.Start(t)
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	key := boxoffice.NewUUID()
 	ask := func(input string) reply {
 		return d.send("POST", "/requests/quote", `{"action":"job.open","input":`+input+`,"requestKey":"`+string(key)+`"}`)
@@ -231,38 +232,23 @@ func TestOneKeyOneOrder(t *testing.T) {
 	}
 }
 
-// /readyz says which part does not work.
+// /readyz names the part that does not work.
 func TestReadiness(t *testing.T) {
-	var gate *tap
-	w := servertest.Start(t, func(o *server.Options) { gate = newTap(t, o) })
-	probe := func() (int, map[string]string) {
-		response, err := http.Get("http://" + w.OperatorAddr() + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		var answer struct {
-			Ready bool              `json:"ready"`
-			Parts map[string]string `json:"parts"`
-		}
-		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-			t.Fatal(err)
-		}
-		return response.StatusCode, answer.Parts
-	}
-	await := func(status int) map[string]string {
+	var proxy *nodeProxy
+	w := servertest.Start(t, func(o *server.Options) { proxy = newNodeProxy(t, o) })
+	await := func(ready bool) httpapi.Readiness {
 		for range time.Tick(10 * time.Millisecond) {
-			if got, parts := probe(); got == status {
-				return parts
+			if body := readiness(t, w); body.Ready == ready {
+				return body
 			}
 		}
-		return nil
+		panic("unreachable")
 	}
-	await(http.StatusOK)
-	gate.closed.Store(true)
-	if parts := await(http.StatusServiceUnavailable); !strings.Contains(parts["settler"], "502") || parts["store"] != "ok" {
-		t.Errorf("the parts are %v", parts)
+	await(true)
+	proxy.closed.Store(true)
+	if body := await(false); !strings.Contains(body.Parts["settler"], "502") || body.Parts["store"] != "ok" {
+		t.Errorf("the parts are %v", body.Parts)
 	}
-	gate.closed.Store(false)
-	await(http.StatusOK)
+	proxy.closed.Store(false)
+	await(true)
 }

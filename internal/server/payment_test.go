@@ -20,8 +20,8 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// A draft is a payment on its way to being signed. The hooks change it: before
-// the permit is signed, between the two signatures, and after both.
+// A draft is a payment that is not signed yet. Its hooks change it before the permit is
+// signed, between the two signatures, and before the approval is signed.
 type draft struct {
 	t         testing.TB
 	challenge boxoffice.Challenge
@@ -96,21 +96,21 @@ func (d *draft) sign() (header, body string) {
 	return header, asJSON(d.t, boxoffice.Submission{QuoteSignature: boxoffice.Signature(approved)})
 }
 
-func (d *door) submit(order boxoffice.Order, header, body string) reply {
+func (d *requester) submit(order boxoffice.Order, header, body string) reply {
 	d.t.Helper()
 	return d.send("POST", "/requests/"+string(order.ID)+"/submit", body, x402.HeaderSignature, header)
 }
 
-// accepts submits a payment that is taken, and not settled at once.
-func (d *door) accepts(order boxoffice.Order, header, body string) {
+// accepts submits a payment that is accepted and not settled at once.
+func (d *requester) accepts(order boxoffice.Order, header, body string) {
 	d.t.Helper()
 	if r := d.submit(order, header, body); r.Status != http.StatusAccepted {
 		d.t.Fatalf("answered %d %s", r.Status, r.Body)
 	}
 }
 
-// defers submits a payment that is not taken now, and of which nothing is saved.
-func (d *door) defers(order boxoffice.Order, header, body string) {
+// defers submits a payment that is refused with 503 and not saved.
+func (d *requester) defers(order boxoffice.Order, header, body string) {
 	d.t.Helper()
 	r := d.submit(order, header, body)
 	r.want(d.t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
@@ -122,8 +122,7 @@ func (d *door) defers(order boxoffice.Order, header, body string) {
 	}
 }
 
-// Every check of a payment refuses what it is there to refuse, with its reason,
-// and leaves the order as it was.
+// Every check of a payment refuses with its own reason and leaves the order unchanged.
 func TestPaymentChecks(t *testing.T) {
 	w := servertest.Start(t)
 	payer, poor, stranger := w.NewPayer(), w.NewKey(), w.NewKey()
@@ -177,7 +176,7 @@ func TestPaymentChecks(t *testing.T) {
 		{"nonce spent", x402.ReasonNonceSpent, func(d *draft) { d.auth().Nonce = x402.NewUint256(9) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := newDoor(t, w)
+			d := newRequester(t, w)
 			order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 			draft := newDraft(t, w, d.challenge(order), payer)
 			test.change(draft)
@@ -198,7 +197,7 @@ func (d *draft) pays(key *ecdsa.PrivateKey) {
 	d.key, d.auth().From = key, crypto.PubkeyToAddress(key.PublicKey)
 }
 
-// flipS gives a signature its other form, which recovers the same wallet.
+// flipS gives a signature its form with the high s, which recovers the same wallet.
 func flipS(d *draft) {
 	signature := d.payload.Payload.Signature
 	s := new(big.Int).Sub(crypto.S256().Params().N, new(big.Int).SetBytes(signature[32:64]))
@@ -217,11 +216,11 @@ func invalidate(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, word, 
 	}
 }
 
-// quote.payer binds a top-up to the wallet that paid for the schedule.
+// Only the wallet that paid for a job can pay to continue it.
 func TestOnlyThePayerContinues(t *testing.T) {
 	w := servertest.Start(t)
 	payer, other := w.NewPayer(), w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	header, body := newDraft(t, w, d.challenge(order), payer).sign()
 	paid := decode[boxoffice.Status](t, d.submit(order, header, body))
@@ -231,12 +230,12 @@ func TestOnlyThePayerContinues(t *testing.T) {
 	d.submit(next, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonPayer))
 }
 
-// Of many payments for one order that arrive at once, one is taken; the same
-// payment is answered with the same outcome however often it is sent.
-func TestOnePaymentAnOrder(t *testing.T) {
+// Of many payments for one order that arrive at the same time, one is accepted. A payment
+// that is sent again gets the same response.
+func TestOnePaymentPerOrder(t *testing.T) {
 	w := servertest.Start(t)
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	challenge := d.challenge(order)
 	const different, copies = 10, 2
@@ -269,28 +268,8 @@ func TestOnePaymentAnOrder(t *testing.T) {
 	}
 }
 
-// One permit pays for one order.
-func TestOnePermitForTwoOrders(t *testing.T) {
-	w := servertest.Start(t)
-	payer := w.NewPayer()
-	d := newDoor(t, w)
-	first, second := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`), d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
-	w.Options.Log.Info("both quoted")
-	header, body := newDraft(t, w, d.challenge(first), payer).sign()
-	other, otherBody := newDraft(t, w, d.challenge(second), payer).sign()
-	if r := d.submit(first, header, body); r.Status != http.StatusOK {
-		t.Fatalf("answered %d %s", r.Status, r.Body)
-	}
-	// The nonce is spent by now; what refuses the second order is the chain or the store.
-	if r := d.submit(second, other, otherBody); r.Status != http.StatusConflict && r.Status != http.StatusPaymentRequired {
-		t.Errorf("answered %d %s", r.Status, r.Body)
-	}
-	// The very payment of the first order is not one for the second.
-	d.submit(second, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonResource))
-}
-
-// A payer cannot promise the same balance twice.
-func TestPromisedBalance(t *testing.T) {
+// A balance that an accepted payment will spend cannot pay for another order.
+func TestCommittedBalance(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) {
 		o.SubmitWait = 0
 		o.Settlement.Poll = server.Duration(time.Hour) // nothing settles
@@ -304,7 +283,7 @@ func TestPromisedBalance(t *testing.T) {
 	if err := w.Chain.Approve(t.Context(), payer); err != nil {
 		t.Fatal(err)
 	}
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	pay := func(nonce uint64) reply {
 		order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 		draft := newDraft(t, w, d.challenge(order), payer)
@@ -318,8 +297,8 @@ func TestPromisedBalance(t *testing.T) {
 	pay(2).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonInsufficientBalance))
 }
 
-// A payment that fails after it was taken leaves an order that can be paid
-// again: with the same nonce at once, with another only when the first is dead.
+// An order whose accepted payment failed can be paid again: at once with the same nonce,
+// with another nonce only when the first permit can never settle.
 func TestPayAgainAfterFailure(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) {
 		o.SubmitWait = 0
@@ -327,13 +306,13 @@ func TestPayAgainAfterFailure(t *testing.T) {
 		o.Chain.Timeout = server.Duration(time.Second)
 	})
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	challenge := d.challenge(order)
 	header, body := newDraft(t, w, challenge, payer).sign()
 
-	// Between the check and the settlement the allowance goes. The settler is
-	// held by a lease of somebody else until then.
+	// The allowance is removed between verification and settlement. Until then another
+	// process holds the lease of the settler.
 	release := holdSettler(t, w)
 	d.accepts(order, header, body)
 	setAllowance(t, w, payer, big.NewInt(0))
@@ -366,11 +345,12 @@ func TestPayAgainAfterFailure(t *testing.T) {
 	}
 }
 
-// Once the chain shows that the failed payment is dead, another nonce is taken.
-func TestPayAnewWhenTheFailedPermitIsDead(t *testing.T) {
+// A payment with another nonce is accepted once the chain proves that the failed permit
+// can never settle.
+func TestPayAgainWhenThePermitHasExpired(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) { o.SubmitWait, o.Chain.ReorgDepth = 0, 0 })
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	challenge := d.challenge(order)
 	first := newDraft(t, w, challenge, payer)
@@ -389,7 +369,7 @@ func TestPayAnewWhenTheFailedPermitIsDead(t *testing.T) {
 		header, body := draft.sign()
 		return d.submit(order, header, body)
 	}
-	w.Advance(2 * time.Minute) // the deadline is over, and no block has said so
+	w.Advance(2 * time.Minute) // the deadline has passed, but no block is that late yet
 	anew().want(t, http.StatusConflict, boxoffice.PaymentConflict, "")
 	if _, err := w.Chain.Mine(t.Context()); err != nil {
 		t.Fatal(err)
@@ -419,11 +399,11 @@ func setAllowance(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, amou
 	}
 }
 
-// A payment that somebody else settles is credited.
+// A payment that somebody else settles pays for its order.
 func TestSettledBySomebodyElse(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) { o.SubmitWait = 0 })
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	draft := newDraft(t, w, d.challenge(order), payer)
 	header, body := draft.sign()

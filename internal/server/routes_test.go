@@ -15,8 +15,8 @@ import (
 	"boxoffice/internal/work/agent"
 )
 
-// The routes of git and of agents elsewhere answer what the document says, and
-// such an agent's answer, given later, does the work.
+// The routes of git and of late results of agents answer as the document says, and a
+// late result completes the job.
 func TestDocumentedAnswersOfGitAndAgents(t *testing.T) {
 	const text = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	t.Setenv("AGENT_SECRET", text)
@@ -33,7 +33,7 @@ func TestDocumentedAnswersOfGitAndAgents(t *testing.T) {
 	w := servertest.Start(t, working(t), func(o *server.Options) {
 		o.Agents["default"] = server.AgentConfig{URL: elsewhere.URL, SecretEnv: "AGENT_SECRET", Callback: true, Timeout: server.Duration(time.Minute)}
 	})
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	id := d.bought(w, w.NewPayer(), 1, boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	task := <-tasks
 	expect := func(status int, method, path, body string, headers ...string) {
@@ -68,7 +68,7 @@ func TestDocumentedAnswersOfGitAndAgents(t *testing.T) {
 
 	second := d.bought(w, w.NewPayer(), 1, boxoffice.ActionJobOpen, `{"objective":"Look again"}`)
 	task = <-tasks
-	restore := takeTablesAway(t, w, "nodes") // so that the run is not over when the answer comes twice
+	restore := removeTables(t, w, "nodes") // so that the run is not over when the answer comes twice
 	expect(204, "POST", "/callbacks/"+task, done, signed(task, done, secret)...)
 	expect(204, "POST", "/callbacks/"+task, done, signed(task, done, secret)...)
 	expect(409, "POST", "/callbacks/"+task, otherwise, signed(task, otherwise, secret)...)
@@ -91,7 +91,7 @@ func TestDocumentedAnswersOfGitAndAgents(t *testing.T) {
 		expect(403, route[0], route[1], "", "Origin", "https://elsewhere.example")
 		expect(404, route[0], strings.Replace(route[1], string(id), string(boxoffice.NewUUID()), 1), "")
 	}
-	restore = takeTablesAway(t, w, "jobs", "callbacks")
+	restore = removeTables(t, w, "jobs", "callbacks")
 	expect(503, "GET", refs, "")
 	expect(503, "POST", fetch, want, pack...)
 	expect(503, "POST", "/callbacks/"+task, done, signed(task, done, secret)...)

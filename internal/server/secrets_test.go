@@ -17,12 +17,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// Neither a token, nor the settlement key, nor anything signed reaches the log
-// or an answer; the token reaches no file either.
+// The token, the settlement key and signed data reach no log and no response. The token
+// and the key reach no file either.
 func TestSecretsStaySecret(t *testing.T) {
 	w := servertest.Start(t)
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	var answers strings.Builder
 	keep := func(r reply) reply {
 		answers.WriteString(http.StatusText(r.Status))
@@ -67,7 +67,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		}
 	}
 	if !strings.Contains(w.Log.String(), "order admitted") || !strings.Contains(files, permit) {
-		t.Error("the test looks at the wrong log or files")
+		t.Error("the test reads the wrong log or files")
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 const remote = "[settlement]\nvia = \"facilitator\"\n[settlement.facilitator]\nurl = \"https://facilitator.example\"\n"
 
-// A service that settles through a facilitator needs no node; one that settles
-// by itself does.
+// A service that settles through a facilitator needs no RPC node. One that settles with
+// its own key does.
 func TestConfigOfSettlement(t *testing.T) {
 	noNode := strings.Replace(minimal, "rpc_url", "# rpc_url", 1)
 	for _, test := range []struct{ name, document, want string }{
@@ -34,7 +34,7 @@ func TestConfigOfSettlement(t *testing.T) {
 	}
 }
 
-// A facilitator sells nothing, so it needs no price and no address of its own.
+// A facilitator sells nothing, so it needs no price and no base_url.
 func TestConfigOfFacilitator(t *testing.T) {
 	const facilitator = "[chain]\nid = 8453\nrpc_url = \"http://127.0.0.1:8545\"\n[facilitator]\nassets = [\"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913\"]\n"
 	for _, test := range []struct{ name, document, want string }{

@@ -23,8 +23,8 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// A contract wallet (EIP-1271) buys with what its owner signs, and is the payer
-// that a later quote names.
+// A contract wallet (EIP-1271) pays with its owner's signatures, and is the payer of a
+// later quote.
 func TestContractWalletBuys(t *testing.T) {
 	w := servertest.Start(t)
 	owner := w.NewKey()
@@ -82,7 +82,7 @@ func TestDelegatedAccountBuys(t *testing.T) {
 	wantReceived(t, w, 2)
 
 	tell(t, w, account, contracts.Refuse, contracts.Accept)
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	header, body := newDraft(t, w, d.challenge(order), payer).sign()
 	d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonSignature))
@@ -99,7 +99,7 @@ func TestDelegatedAccountBuys(t *testing.T) {
 	wantReceived(t, w, 3)
 }
 
-// tell sets how a hostile wallet answers.
+// tell sets the answer of a hostile wallet.
 func tell(t testing.TB, w *servertest.World, wallet common.Address, toPermit2, toOthers uint8) {
 	t.Helper()
 	data, err := contracts.HostileWallet().ABI.Pack("answer", toPermit2, toOthers)
@@ -111,8 +111,8 @@ func tell(t testing.TB, w *servertest.World, wallet common.Address, toPermit2, t
 	}
 }
 
-// What a contract wallet refuses is refused, whatever way it takes to do so, and
-// what it accepts may be any 65 bytes.
+// A signature that a contract wallet refuses is refused, however the wallet does it. A
+// signature that it accepts may be any 65 bytes.
 func TestContractWalletChecks(t *testing.T) {
 	w := servertest.Start(t)
 	owner, stranger := w.NewKey(), w.NewKey()
@@ -160,7 +160,7 @@ func TestContractWalletChecks(t *testing.T) {
 		{"approval in a flood", x402.ReasonQuoteApprovalWallet, "", answers(contracts.Accept, contracts.Flood)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := newDoor(t, w)
+			d := newRequester(t, w)
 			order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 			draft := newDraft(t, w, d.challenge(order), owner)
 			test.change(draft)
@@ -174,7 +174,7 @@ func TestContractWalletChecks(t *testing.T) {
 	}
 	wantReceived(t, w, 0)
 
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	any65 := newDraft(t, w, d.challenge(order), owner)
 	answers(contracts.Accept, contracts.Accept)(any65)
@@ -191,10 +191,10 @@ func TestContractWalletChecks(t *testing.T) {
 	wantReceived(t, w, 1)
 }
 
-// A facilitator takes the payments of contract wallets and delegating accounts
-// as well, and refuses what they refuse.
+// A facilitator also settles payments of contract wallets and delegating accounts, and
+// refuses what they refuse.
 func TestFacilitatorTakesWallets(t *testing.T) {
-	w, c := startCarried(t)
+	w, c := startWithFacilitator(t)
 	owner, payer := w.NewKey(), w.NewPayer()
 	wallet := w.NewContract(contracts.Wallet(), owner)
 	if err := w.Chain.Delegate(t.Context(), payer, wallet); err != nil {
@@ -246,11 +246,11 @@ func TestFacilitatorTakesWallets(t *testing.T) {
 	wantReceived(t, w, 2)
 }
 
-// Where a facilitator settles and there is no node to ask, nobody can tell what
-// a contract approves: it is refused, and capabilities say so. An account that
-// delegates approves by its own key.
+// Without an RPC node the service cannot ask a contract wallet whether it approves: its
+// payment is refused, and capabilities say so. A delegating account approves with its
+// own key.
 func TestWalletsWithoutNode(t *testing.T) {
-	w, c := startCarried(t, withoutNode)
+	w, c := startWithFacilitator(t, withoutNode)
 	awaitReady(t, w)
 	owner, payer := w.NewKey(), w.NewPayer()
 	wallet := w.NewContract(contracts.Wallet(), owner)
@@ -262,7 +262,7 @@ func TestWalletsWithoutNode(t *testing.T) {
 	if mismatch, ok := errors.AsType[*client.MismatchError](err); !ok || mismatch.Field != "capabilities/payment/contractWallets" {
 		t.Errorf("the client signs: %v", err)
 	}
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	attempt := newDraft(t, w, d.challenge(order), owner)
 	attempt.auth().From = wallet
@@ -274,7 +274,7 @@ func TestWalletsWithoutNode(t *testing.T) {
 		}
 		return false
 	}
-	c.spoil.Store(&count)
+	c.intercept.Store(&count)
 	d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonSignature))
 	if n := asked.Load(); n != 0 {
 		t.Errorf("the facilitator was asked %d times about a signature that is nobody's", n)

@@ -20,7 +20,7 @@ import (
 	"boxoffice/internal/test/servertest"
 )
 
-// shell is an agent of a few lines, as an operator could write it.
+// shell is a small agent, as an operator could write it.
 const shell = `task=$(cat)
 echo "working" >&2
 case "$task" in
@@ -67,8 +67,8 @@ func watch(t *testing.T, buyer *client.Client, id boxoffice.UUID) boxoffice.Job 
 	return last
 }
 
-// What was bought is done by the operator's agent, delivered by git to whoever
-// has the token, and to nobody else.
+// The operator's agent does bought work. Its result can be cloned with the requester's
+// token and with no other.
 func TestWorkIsDoneAndDelivered(t *testing.T) {
 	w := servertest.Start(t, working(t))
 	token := boxoffice.NewToken()
@@ -124,14 +124,14 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 	}
 }
 
-// A repository that nothing is delivered to is refused before it is paid for,
-// and one that cannot be reached blocks the job with words for its requester.
+// A repository on a host that is not allowed is refused before payment. One that cannot
+// be reached blocks the job, and the requester reads why.
 func TestRepositoriesOfRequesters(t *testing.T) {
 	w := servertest.Start(t, working(t), func(o *server.Options) {
 		o.Delivery.AllowedHosts = []string{"localhost:1", "git.example"}
 		o.Work.Attempts = 1
 	})
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	for _, input := range []string{
 		`{"action":"job.open","input":{"objective":"Look","repoUrl":"https://other.example/r.git"},"requestKey":%q}`,
 		`{"action":"schedule.create","input":{"action":"job.open","input":{"objective":"Look","repoUrl":"https://git.example:8443/r.git"},
@@ -183,8 +183,8 @@ func TestOraclesAndSchedulesRun(t *testing.T) {
 	}
 }
 
-// The database goes away for a minute while agents work, whose last word comes
-// meanwhile. Their results are kept until it is back, and count once.
+// The database fails for a minute in which agents finish. Their results are kept until
+// it works again, and count once.
 func TestDatabaseAwayWhileWorking(t *testing.T) {
 	run, folder := working(t), t.TempDir()
 	gate, script := filepath.Join(folder, "gate"), filepath.Join(folder, "agent.sh")
@@ -212,7 +212,7 @@ func TestDatabaseAwayWhileWorking(t *testing.T) {
 		jobs = append(jobs, id)
 	}
 
-	restore := takeTablesAway(t, w, "nodes", "jobs")
+	restore := removeTables(t, w, "nodes", "jobs")
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestDatabaseAwayWhileWorking(t *testing.T) {
 	}
 }
 
-// A worker of its own does what a server that runs nothing sold.
+// A worker process does the work of a server that runs none.
 func TestWorker(t *testing.T) {
 	run := working(t)
 	w := servertest.Start(t, run, func(o *server.Options) { o.Work.Concurrency = 0 })
@@ -248,7 +248,7 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// startWorker runs a worker of its own until it is stopped.
+// startWorker starts a worker process and returns how to stop it.
 func startWorker(t *testing.T, options server.Options) (stop func()) {
 	t.Helper()
 	worker, err := server.NewWorker(t.Context(), options)

@@ -24,11 +24,11 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// as names the caller of a call.
+// as sets the Idempotency-Key of a call.
 func as(key string) func(map[string]any) { return func(wire map[string]any) { wire["key"] = key } }
 
 // call posts to the facilitator as another server would.
-func (c *carrier) call(path string, payload x402.Payload, terms x402.Requirements, change ...func(map[string]any)) (int, []byte) {
+func (c *facilitator) call(path string, payload x402.Payload, terms x402.Requirements, change ...func(map[string]any)) (int, []byte) {
 	c.t.Helper()
 	var wire map[string]any
 	if err := json.Unmarshal([]byte(asJSON(c.t, payload)), &wire); err != nil {
@@ -40,7 +40,7 @@ func (c *carrier) call(path string, payload x402.Payload, terms x402.Requirement
 	key, _ := wire["key"].(string)
 	delete(wire, "key")
 	body := asJSON(c.t, map[string]any{"x402Version": 2, "paymentPayload": wire, "paymentRequirements": terms})
-	request, err := http.NewRequest(http.MethodPost, c.gate.URL+path, strings.NewReader(body))
+	request, err := http.NewRequest(http.MethodPost, c.proxy.URL+path, strings.NewReader(body))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func (c *carrier) call(path string, payload x402.Payload, terms x402.Requirement
 	return response.StatusCode, text
 }
 
-// foreignPayment is what a customer of another server sends it.
+// foreignPayment returns a payment that a customer of another server has signed.
 func foreignPayment(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, nonce uint64) (x402.Payload, x402.Requirements) {
 	t.Helper()
 	terms := x402.Requirements{
@@ -80,32 +80,32 @@ func foreignPayment(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, no
 	return payload, terms
 }
 
-// Twenty equal calls at once are one payment with one outcome, after a restart
-// too; another payload with the same nonce is refused, and what somebody was told
-// is not verified for another. Where one call alone is told of success, a server
-// that does not know a repeated payment from a new one serves once, and one that
-// names itself is told again.
+// Twenty equal calls at the same time are one payment with one outcome, also after a
+// restart. Another payload with the same nonce is refused. A payment whose outcome one
+// caller knows is not valid for another caller. With tell_once only one call learns of
+// the success, so a server that keeps no record serves once; a caller that repeats its
+// Idempotency-Key learns it again.
 func TestFacilitatorIsIdempotent(t *testing.T) {
 	for name, test := range map[string]repeated{
-		"every call is told":                {},
-		"one call is told":                  {once: true},
-		"one caller is told, with its name": {once: true, key: "sale 7"},
-		"every call is told, with its name": {key: "sale 7"},
+		"without a key":              {},
+		"tell_once":                  {once: true},
+		"tell_once, with one key":    {once: true, key: "sale 7"},
+		"without tell_once, one key": {key: "sale 7"},
 	} {
 		t.Run(name, test.settle)
 	}
 }
 
 type repeated struct {
-	once bool   // one call alone is told
-	key  string // the caller's name
+	once bool   // tell_once
+	key  string // the Idempotency-Key
 }
 
 func (r repeated) settle(t *testing.T) {
 	key := r.key
-	var c *carrier
+	var c *facilitator
 	w := servertest.Start(t, func(o *server.Options) {
-		c = newCarrier(t, o, func(o *server.Options) { o.Facilitator.TellOnce = r.once })
+		c = newFacilitator(t, o, func(o *server.Options) { o.Facilitator.TellOnce = r.once })
 	})
 	payer := w.NewKey()
 	if err := w.Chain.Fund(t.Context(), crypto.PubkeyToAddress(payer.PublicKey), devchain.Ether(1), servertest.Price.Big()); err != nil {
@@ -181,14 +181,14 @@ func (r repeated) settle(t *testing.T) {
 	wantReceived(t, w, 1)
 }
 
-// The facilitator settles only what its operator lists, for those who have the
-// token, and not too often.
+// The facilitator settles only the tokens and recipients that its operator lists, and
+// only for callers with the token.
 func TestFacilitatorLimits(t *testing.T) {
 	t.Setenv("BOXOFFICE_FACILITATOR_TOKEN", "sesame")
 	t.Setenv("BOXOFFICE_FACILITATOR_AUTHORIZATION", "Bearer sesame")
-	var c *carrier
+	var c *facilitator
 	w := servertest.Start(t, func(o *server.Options) {
-		c = newCarrier(t, o, func(o *server.Options) {
+		c = newFacilitator(t, o, func(o *server.Options) {
 			o.Facilitator.Recipients = []common.Address{devchain.PayTo()}
 		})
 	})
@@ -197,7 +197,7 @@ func TestFacilitatorLimits(t *testing.T) {
 	if status, body := c.call(x402.PathSettle, payload, terms); status != http.StatusUnauthorized {
 		t.Errorf("without the token answered %d %s", status, body)
 	}
-	// A refusal reaches who sends the body first, on a connection that ends with it.
+	// A refusal reaches a caller that sends its whole body first, on a connection that closes.
 	conn, err := net.Dial("tcp", c.backend.Load().Host)
 	if err != nil {
 		t.Fatal(err)
@@ -207,9 +207,9 @@ func TestFacilitatorLimits(t *testing.T) {
 	if heard, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(heard), "HTTP/1.0 401 ") {
 		t.Errorf("heard %q, %v", heard, err)
 	}
-	// The service has the token, and buys.
+	// The service has the token and settles.
 	awaitReady(t, w)
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order, _ := buyOne(t, w, d, payer, 9)
 	d.until(order, boxoffice.Admitted)
 
@@ -217,7 +217,7 @@ func TestFacilitatorLimits(t *testing.T) {
 		payload, terms := foreignPayment(t, w, payer, 5)
 		change(&payload, &terms)
 		body := asJSON(t, map[string]any{"x402Version": 2, "paymentPayload": payload, "paymentRequirements": terms})
-		request, err := http.NewRequest(http.MethodPost, c.gate.URL+x402.PathSettle, bytes.NewReader([]byte(body)))
+		request, err := http.NewRequest(http.MethodPost, c.proxy.URL+x402.PathSettle, bytes.NewReader([]byte(body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,12 +249,12 @@ func TestFacilitatorLimits(t *testing.T) {
 	wantReceived(t, w, 1)
 }
 
-// While a payment is under way /settle says so with the transaction, in the
-// words of @x402/core 2.27, and the next call says the outcome.
+// While a payment is not decided, /settle answers settlement_pending with the transaction,
+// as @x402/core 2.27 expects, and a later call answers the outcome.
 func TestFacilitatorPending(t *testing.T) {
-	var c *carrier
+	var c *facilitator
 	w := servertest.Start(t, func(o *server.Options) {
-		c = newCarrier(t, o, func(o *server.Options) {
+		c = newFacilitator(t, o, func(o *server.Options) {
 			o.Facilitator.Wait = server.Duration(time.Millisecond)
 			o.Chain.Confirmations = 3
 		})
@@ -274,7 +274,7 @@ func TestFacilitatorPending(t *testing.T) {
 		t.Errorf("verified as %s, and its server could not learn the outcome", body)
 	}
 	for !answer.Success {
-		// The transaction is told of when it is saved, and may not be broadcast yet.
+		// The transaction is in the response once it is saved; it may not be broadcast yet.
 		if _, err := w.Chain.Mine(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -286,13 +286,13 @@ func TestFacilitatorPending(t *testing.T) {
 	wantReceived(t, w, 1)
 }
 
-// A facilitator beside a service, on its database and key: one of them settles
-// for both, no permit pays for two, and what others sell is not admitted here.
+// A facilitator that uses the database and the key of a service: one of them settles for
+// both, no permit pays for two things, and submissions are not admitted as orders.
 func TestFacilitatorBesideService(t *testing.T) {
 	w := servertest.Start(t)
-	c := openCarrier(t, w.Options)
+	c := openFacilitator(t, w.Options)
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	var group sync.WaitGroup
 	for i := range 4 {
 		group.Go(func() {
@@ -322,7 +322,7 @@ func TestFacilitatorBesideService(t *testing.T) {
 		t.Errorf("%d payments of orders and %d submissions are listed", ordered, submitted)
 	}
 
-	// The permit of an order is no payment elsewhere, before it is settled either.
+	// The permit of an order cannot be submitted as a payment, not even before it settles.
 	release := holdSettler(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	draft := newDraft(t, w, d.challenge(order), payer)
@@ -339,6 +339,6 @@ func TestFacilitatorBesideService(t *testing.T) {
 	d.until(order, boxoffice.Admitted)
 	wantReceived(t, w, 9)
 	if logged := w.Log.String(); strings.Contains(logged, "admission failed") {
-		t.Error("the service tried to admit what it did not sell")
+		t.Error("the service tried to admit a submission")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/server"
 	"boxoffice/internal/test/devchain"
 	"boxoffice/internal/test/servertest"
@@ -19,7 +20,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// wantReceived holds what the recipient got against the number of orders paid.
+// wantReceived checks that the recipient got the price of so many orders.
 func wantReceived(t testing.TB, w *servertest.World, orders int64) {
 	t.Helper()
 	want := new(big.Int).Mul(servertest.Price.Big(), big.NewInt(orders))
@@ -28,11 +29,11 @@ func wantReceived(t testing.TB, w *servertest.World, orders int64) {
 	}
 }
 
-// One permit, submitted for many orders at once, pays for one of them.
+// One permit that is submitted for many orders at the same time pays for one of them.
 func TestOnePermitForManyOrders(t *testing.T) {
 	w := servertest.Start(t)
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	statuses := make([]int, 12)
 	var group sync.WaitGroup
 	for i := range statuses {
@@ -46,13 +47,20 @@ func TestOnePermitForManyOrders(t *testing.T) {
 		switch status {
 		case http.StatusOK:
 			taken++
-		case http.StatusConflict, http.StatusPaymentRequired: // the store or, once it is settled, the chain refuses
+		case http.StatusConflict, http.StatusPaymentRequired: // refused by the store or, once it is settled, by the chain
 		default:
 			t.Errorf("answered %d", status)
 		}
 	}
 	if taken != 1 {
 		t.Errorf("%d orders were paid", taken)
+	}
+	wantReceived(t, w, 1)
+
+	later := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
+	header, body := newDraft(t, w, d.challenge(later), payer).sign()
+	if r := d.submit(later, header, body); r.Status != http.StatusConflict && r.Status != http.StatusPaymentRequired {
+		t.Errorf("the spent permit was answered %d %s", r.Status, r.Body)
 	}
 	wantReceived(t, w, 1)
 }
@@ -68,7 +76,7 @@ func TestBalanceForOne(t *testing.T) {
 	if err := w.Chain.Approve(t.Context(), payer); err != nil {
 		t.Fatal(err)
 	}
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	orders := make([]boxoffice.Order, 6)
 	var group sync.WaitGroup
 	for i := range orders {
@@ -85,8 +93,8 @@ func TestBalanceForOne(t *testing.T) {
 		switch status.Status {
 		case boxoffice.Admitted:
 			paid++
-		case boxoffice.Quoted: // refused at the door
-		case boxoffice.PaymentFailed: // two passed the door at once
+		case boxoffice.Quoted: // refused when it was submitted
+		case boxoffice.PaymentFailed: // two were verified at the same time
 			if status.Payment.Reason != string(x402.ReasonInsufficientBalance) {
 				t.Errorf("failed for %s", status.Payment.Reason)
 			}
@@ -100,13 +108,12 @@ func TestBalanceForOne(t *testing.T) {
 	wantReceived(t, w, 1)
 }
 
-// After a failure the order is signed for again with the same Permit2 nonce. If
-// somebody then settles the first signature, it pays for the order, and the
-// second can not.
+// After a failure the payer signs again with the same Permit2 nonce. If somebody then
+// settles the first signature, it pays for the order, and the second cannot settle.
 func TestFirstSignatureSettledAfterTheSecond(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) { o.SubmitWait = 0 })
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	challenge := d.challenge(order)
 	release := holdSettler(t, w)
@@ -132,8 +139,8 @@ func TestFirstSignatureSettledAfterTheSecond(t *testing.T) {
 	wantReceived(t, w, 1)
 }
 
-// A payment whose nonce was spent otherwise has failed at once, and another with
-// another nonce is taken when no reorganisation can bring the first back.
+// A payment whose nonce the payer has invalidated fails. A payment with another nonce is
+// accepted once no reorganisation can make the first one valid again.
 func TestPayAgainWithAnotherNonce(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) {
 		o.SubmitWait = 0
@@ -141,7 +148,7 @@ func TestPayAgainWithAnotherNonce(t *testing.T) {
 		o.Settlement.Recheck = server.Duration(10 * time.Millisecond)
 	})
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	challenge := d.challenge(order)
 	release := holdSettler(t, w)
@@ -170,8 +177,8 @@ func TestPayAgainWithAnotherNonce(t *testing.T) {
 	wantReceived(t, w, 1)
 }
 
-// While the settlement wallet has no coin no payment is taken, none that was
-// taken is lost, /readyz says why, and all goes on when it is funded.
+// While the settlement wallet has no native coin, no payment is accepted, accepted ones
+// wait, and /readyz says why. Everything continues when the wallet is funded.
 func TestEmptySettlementWallet(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) {
 		o.SubmitWait = 0
@@ -179,7 +186,7 @@ func TestEmptySettlementWallet(t *testing.T) {
 	})
 	payer := w.NewPayer()
 	wallet := crypto.PubkeyToAddress(w.Options.Key.PublicKey)
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	saved := d.quote(boxoffice.ActionJobOpen, `{"objective":"Saved before"}`)
 	header, body := newDraft(t, w, d.challenge(saved), payer).sign()
 	release := holdSettler(t, w)
@@ -212,24 +219,29 @@ func TestEmptySettlementWallet(t *testing.T) {
 	wantReceived(t, w, 2)
 }
 
-// awaitSettler asks /readyz until it says of the settler what is wanted.
+// awaitSettler reads /readyz until the state of the settler is wanted.
 func awaitSettler(t testing.TB, w *servertest.World, wanted func(string) bool) {
 	t.Helper()
 	for range time.Tick(10 * time.Millisecond) {
-		response, err := http.Get("http://" + w.OperatorAddr() + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var answer struct {
-			Parts map[string]string `json:"parts"`
-		}
-		err = json.NewDecoder(response.Body).Decode(&answer)
-		response.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if wanted(answer.Parts["settler"]) {
+		if wanted(readiness(t, w).Parts["settler"]) {
 			return
 		}
 	}
+}
+
+// readiness reads /readyz of the operator's HTTP.
+func readiness(t testing.TB, w *servertest.World) (body httpapi.Readiness) {
+	t.Helper()
+	response, err := http.Get("http://" + w.OperatorAddr() + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	if body.Ready != (response.StatusCode == http.StatusOK) {
+		t.Errorf("/readyz answered %d with %+v", response.StatusCode, body)
+	}
+	return body
 }

@@ -17,9 +17,9 @@ import (
 	"boxoffice/internal/work/agent"
 )
 
-// An agent elsewhere takes a signed task, answers later to the door, and brings
-// files that are delivered. Nobody without the secret answers for it.
-func TestAgentElsewhere(t *testing.T) {
+// An agent at an address gets a signed task and sends its result later, with files that
+// are delivered. A result that is not signed with its secret is refused.
+func TestHTTPAgent(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
@@ -75,11 +75,11 @@ func TestAgentElsewhere(t *testing.T) {
 		return response.StatusCode
 	}
 	if status := answer(func(*http.Request, []byte) {}); status != http.StatusUnauthorized {
-		t.Errorf("an answer that is not signed: %d", status)
+		t.Errorf("a result that is not signed: %d", status)
 	}
 	message := task.Callback[bytes.LastIndexByte([]byte(task.Callback), '/')+1:]
 	if status := answer(func(r *http.Request, body []byte) { secret.Sign(r.Header, message, time.Now(), body) }); status != http.StatusNoContent {
-		t.Errorf("the agent's answer: %d", status)
+		t.Errorf("the agent's result: %d", status)
 	}
 	job := watch(t, buyer, id)
 	if job.State != boxoffice.JobCompleted || job.Nodes[0].Summary != "seen" || job.Delivery.Commit == "" {

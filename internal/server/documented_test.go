@@ -13,15 +13,15 @@ import (
 	"boxoffice/x402"
 )
 
-// Every answer that the served document lists is given by the service, and
-// matches it: the validator behind the door checks each one.
+// The service sends every response that the served document lists. The validator checks
+// that each one matches the document.
 func TestEveryDocumentedAnswer(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) {
 		o.Limits.PerToken = server.RateConfig{PerSecond: 1000, Burst: 1000}
 		o.Chain.Timeout = server.Duration(time.Second)
 	})
 	payer := w.NewPayer()
-	d := newDoor(t, w)
+	d := newRequester(t, w)
 	const look = `{"objective":"Look"}`
 
 	paid := d.quote(boxoffice.ActionJobOpen, look)
@@ -86,7 +86,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		d.send("GET", kind+"none", "").want(t, http.StatusBadRequest, boxoffice.InvalidRequest, "")
 	}
 
-	// A second payment is a conflict; one for a lapsed quote comes too late.
+	// A second payment is a conflict.
 	other := newDraft(t, w, d.challenge(unpaid), payer)
 	other.challenge.Quote, other.challenge.ResourceURL = paid.Quote, ""
 	header, body = other.sign()
@@ -102,7 +102,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		d.send("GET", path, large).want(t, http.StatusRequestEntityTooLarge, boxoffice.BodyTooLarge, "")
 	}
 
-	// A launch whose chain is not offered any more is refused before it is paid.
+	// A launch on a chain that is no longer offered is refused before payment.
 	launch := d.quote(boxoffice.ActionLaunchOpen, `{"objective":"A token","kind":"custom_token","chainId":31337}`)
 	w.Options.Launches = nil
 	w.Restart()
@@ -114,13 +114,13 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		t.Errorf("a lapsed order reads %s", got.Status)
 	}
 	// 429, 503 and a submit that answers 202 have their own tests, and 500 is a fault. A
-	// read tells of a conflict, of an expiry or of a refusal by the status that it answers
-	// with 200; docs/protocol.md §4.5 lists the errors all the same.
+	// read never answers 409, 410 or 422, although docs/protocol.md §4.5 lists them: the
+	// status in its 200 says so.
 	w.Validator.RequireSeen("429", "500", "503", "submitOrder 202", "getOrder 409", "getOrder 410", "getOrder 422",
 		"getRepositoryRefs", "fetchRepository", "answerTask") // see TestDocumentedAnswersOfGitAndAgents
 }
 
-func (d *door) bought(w *servertest.World, payer *ecdsa.PrivateKey, nonce uint64, action, input string) boxoffice.UUID {
+func (d *requester) bought(w *servertest.World, payer *ecdsa.PrivateKey, nonce uint64, action, input string) boxoffice.UUID {
 	d.t.Helper()
 	order := d.quote(action, input)
 	draft := newDraft(d.t, w, d.challenge(order), payer)
