@@ -1,5 +1,5 @@
-// Package api holds the contract of the service, an OpenAPI 3.1.0 document, and
-// completes it with what a running service sells.
+// Package api holds the OpenAPI 3.1.0 document of the service and completes it with the
+// actions that a running service sells.
 package api
 
 import (
@@ -32,7 +32,7 @@ var workSchemas []byte
 //go:embed examples.yaml
 var purchase []byte
 
-// Options is what the document says of one service.
+// Options are the parts of the document that differ between services.
 type Options struct {
 	BaseURL     string // the only server, without a slash at its end
 	ServiceName string // the title, and in the domain of quote approvals
@@ -48,8 +48,8 @@ type PaidAction struct {
 	Input json.RawMessage `json:"input"`
 }
 
-// Document returns the document as JSON, its members in the order in which they
-// are written. It fails if there are no actions, or one without a schema.
+// Document returns the document as JSON with its members in the order of the source. It
+// fails if there are no actions, or if an action has no schema.
 func Document(o Options) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(routes, &root); err != nil {
@@ -77,7 +77,7 @@ func Document(o Options) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// complete fills in what depends on the service.
+// complete adds the parts that depend on the service.
 func (o Options) complete(document, schemas *yaml.Node) error {
 	if len(o.Policies) == 0 {
 		return errors.New("there are no actions")

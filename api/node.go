@@ -16,8 +16,8 @@ func addMapping(to *yaml.Node, name string) *yaml.Node {
 	return added
 }
 
-// member returns what stands at a path of names. The path is of the embedded
-// document: one that is not there is a panic.
+// member returns the value at a path of names in the embedded document. It panics if there
+// is none.
 func member(node *yaml.Node, path ...string) *yaml.Node {
 next:
 	for _, name := range path {
@@ -42,7 +42,7 @@ func extend(mapping *yaml.Node, part []byte) error {
 	return nil
 }
 
-// extendWith adds members to a mapping. JSON is YAML, so that is how they come in.
+// extendWith adds members to a mapping. They are written as JSON, which is YAML too.
 func extendWith(mapping *yaml.Node, members map[string]any) error {
 	document, err := marshal(members)
 	if err != nil {
@@ -51,7 +51,7 @@ func extendWith(mapping *yaml.Node, members map[string]any) error {
 	return extend(mapping, document)
 }
 
-// replace puts v where node stands.
+// replace replaces node by v.
 func replace(node *yaml.Node, v any) error {
 	text, err := marshal(v)
 	if err != nil {
@@ -73,7 +73,7 @@ func marshal(v any) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// write encodes a YAML node as JSON, its members in their order.
+// write encodes a YAML node as JSON and keeps the order of its members.
 func write(encoder *jsontext.Encoder, node *yaml.Node) error {
 	switch node.Kind {
 	case yaml.MappingNode:
