@@ -32,7 +32,7 @@ func buy(t testing.TB, buyer *client.Client, action, input string) boxoffice.Sta
 	return status
 }
 
-// Every action is quoted, paid once and admitted, and what it bought can be read.
+// Every action is quoted, paid once and admitted, and its result can be read.
 func TestEveryAction(t *testing.T) {
 	w := servertest.Start(t)
 	buyer := w.Client(w.NewPayer())
@@ -104,7 +104,7 @@ func TestEveryAction(t *testing.T) {
 	}
 }
 
-// Reading an order says the same again and again, and another token sees nothing.
+// Reading an order always returns the same. Another token cannot read it.
 func TestStatus(t *testing.T) {
 	w := servertest.Start(t)
 	payer := w.NewPayer()
@@ -129,9 +129,10 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Many buyers at once each pay once, several of them in one transaction.
+// Many buyers at the same time pay once each, several of them in one transaction.
 func TestManyBuyers(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) { o.Settlement.Gather = server.Duration(50 * time.Millisecond) })
+	awaitReady(t, w) // before that, a payment is answered 503 and sent again after 5 seconds
 	const buyers, each = 4, 5
 	var group sync.WaitGroup
 	transactions := sync.Map{}
@@ -161,7 +162,7 @@ func TestManyBuyers(t *testing.T) {
 	}
 }
 
-// A requester that lost every answer buys again under its key and pays once.
+// A requester that lost every response buys again under the same requestKey and pays once.
 func TestBuyAgainUnderTheSameKey(t *testing.T) {
 	w := servertest.Start(t)
 	vault := client.NewMemoryVault()
