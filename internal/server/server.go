@@ -214,7 +214,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		s.settler.Run(work)
 	})
-	s.Log.InfoContext(ctx, "serving", "baseUrl", s.BaseURL, "listen", s.Addr(), "chain", s.Chain.ID)
+	s.Log.InfoContext(ctx, "serving", "baseUrl", s.BaseURL, "listen", s.Addr(), "operator", s.OperatorAddr(), "chain", s.Chain.ID)
 
 	var err error
 	select {
