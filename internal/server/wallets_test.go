@@ -268,16 +268,16 @@ func TestWalletsWithoutNode(t *testing.T) {
 	attempt.auth().From = wallet
 	header, body := attempt.sign()
 	var asked atomic.Int64
-	count := func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+	count := interceptor(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		if r.URL.Path == x402.PathVerify {
 			asked.Add(1)
 		}
 		return false
-	}
+	})
 	c.intercept.Store(&count)
 	d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonSignature))
 	if n := asked.Load(); n != 0 {
-		t.Errorf("the facilitator was asked %d times about a signature that is nobody's", n)
+		t.Errorf("the facilitator was asked %d times about an invalid signature", n)
 	}
 	wantReceived(t, w, 0)
 	buy(t, w.Client(payer), boxoffice.ActionJobOpen, `{"objective":"Look"}`)
