@@ -38,7 +38,8 @@ type Options struct {
 	ServiceName string // the title, and in the domain of quote approvals
 	Policies    []boxoffice.Policy
 	Limits      map[string]boxoffice.ActionLimits // by action; absent is none
-	Schemas     map[string]json.RawMessage        // the input schema of every action, which refers to nothing outside itself
+	// the input schema of every action, which refers to nothing outside itself
+	Schemas map[string]json.RawMessage
 }
 
 // PaidAction is an element of x-paid-actions: how the action is sold, and the

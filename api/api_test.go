@@ -69,7 +69,8 @@ func TestDocumentSaysWhatIsSold(t *testing.T) {
 	if err := json.Unmarshal(document(t), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.OpenAPI != "3.1.0" || got.Info.Version != "1.0.0" || got.Info.Title != "Tickets <&> more" || got.Servers[0].URL != "https://tickets.example" {
+	if got.OpenAPI != "3.1.0" || got.Info.Version != "1.0.0" || got.Info.Title != "Tickets <&> more" ||
+		got.Servers[0].URL != "https://tickets.example" {
 		t.Errorf("head: %q %+v %+v", got.OpenAPI, got.Info, got.Servers)
 	}
 	var names []string
@@ -101,7 +102,8 @@ func TestDocumentSaysWhatIsSold(t *testing.T) {
 			t.Errorf("security scheme %s: %+v", name, scheme)
 		}
 	}
-	for name, want := range map[string]any{"protocol": "x402", "version": 2.0, "scheme": "exact", "assetTransferMethod": "permit2"} {
+	for name, want := range map[string]any{"protocol": "x402", "version": 2.0, "scheme": "exact",
+		"assetTransferMethod": "permit2"} {
 		if payment := got.Paths.Submit.Post.Payment; payment[name] != want {
 			t.Errorf("x-payment.%s is %v", name, payment[name])
 		}

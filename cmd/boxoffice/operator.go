@@ -69,6 +69,7 @@ func (cmd *cancelCmd) Run(ctx context.Context, s *Settings, std *streams) error 
 	if s.JSON {
 		return json.NewEncoder(std.out).Encode(cancelled)
 	}
-	_, err = fmt.Fprintf(std.out, "%s %s is %s\n", printable(cancelled.Kind), printable(string(cancelled.ID)), printable(cancelled.State))
+	_, err = fmt.Fprintf(std.out, "%s %s is %s\n", printable(cancelled.Kind), printable(string(cancelled.ID)),
+		printable(cancelled.State))
 	return err
 }

@@ -39,8 +39,10 @@ func buy(ctx context.Context, progress io.Writer, config server.Config, chain *d
 		Max:   config.Payment.Amount,
 		Confirm: func(_ context.Context, challenge boxoffice.Challenge) error {
 			quote := challenge.Quote
-			report("quoted", "%s for %s %s, quote %s", quote.Action, boxoffice.FormatUnits(quote.Payment.Amount, quote.Payment.Decimals), config.Payment.Symbol, quote.ID)
-			report("challenge", "402 Payment Required: %s on %s to %s", challenge.Accepts[0].Scheme, quote.Payment.Network, quote.Payment.PayTo)
+			report("quoted", "%s for %s %s, quote %s", quote.Action,
+				boxoffice.FormatUnits(quote.Payment.Amount, quote.Payment.Decimals), config.Payment.Symbol, quote.ID)
+			report("challenge", "402 Payment Required: %s on %s to %s", challenge.Accepts[0].Scheme, quote.Payment.Network,
+				quote.Payment.PayTo)
 			report("inspected", "prepared input %s", challenge.Input)
 			report("signing", "the Permit2 payment and the approval of this quote, as %s", devchain.DevAccounts()[1].Address)
 			return nil
@@ -62,7 +64,8 @@ func buy(ctx context.Context, progress io.Writer, config server.Config, chain *d
 }
 
 // follow prints the states of the job until it is delivered, and how to clone the result.
-func follow(ctx context.Context, report reporter, buyer *client.Client, id boxoffice.UUID, token boxoffice.Token) error {
+func follow(ctx context.Context, report reporter, buyer *client.Client, id boxoffice.UUID,
+	token boxoffice.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	var job boxoffice.Job
@@ -86,7 +89,8 @@ func follow(ctx context.Context, report reporter, buyer *client.Client, id boxof
 	if err != nil {
 		return err
 	}
-	address.User = url.UserPassword("token", token.Reveal()) // printed because it is of this demo alone and buys nothing again
+	// printed because it is of this demo alone and buys nothing again
+	address.User = url.UserPassword("token", token.Reveal())
 	report("fetch", "git clone %s", address)
 	report("delivered", "%s at %s", job.Delivery.RepoURL, job.Delivery.Commit)
 	return nil
@@ -102,7 +106,8 @@ func reportBalance(ctx context.Context, report reporter, chain *devchain.Chain, 
 	if err != nil {
 		return err
 	}
-	report("received", "the recipient %s holds %s %s", short(config.Payment.PayTo), boxoffice.FormatUnits(received, config.Payment.Decimals), config.Payment.Symbol)
+	report("received", "the recipient %s holds %s %s", short(config.Payment.PayTo),
+		boxoffice.FormatUnits(received, config.Payment.Decimals), config.Payment.Symbol)
 	return nil
 }
 

@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	return exec.CommandContext(t.Context(), binary, append([]string{"--listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0"}, args...)...)
+	return exec.CommandContext(t.Context(), binary,
+		append([]string{"--listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0"}, args...)...)
 }
 
 // needsGit leaves a test out, loudly, on a machine that has Go alone.
@@ -95,7 +96,8 @@ func TestOnce(t *testing.T) {
 		}
 	}
 	story := strings.TrimSpace(stdout.String())
-	if last := story[strings.LastIndex(story, "\n")+1:]; !regexp.MustCompile(`^delivered +http://\S+\.git at [0-9a-f]{40}$`).MatchString(last) {
+	delivered := regexp.MustCompile(`^delivered +http://\S+\.git at [0-9a-f]{40}$`)
+	if last := story[strings.LastIndex(story, "\n")+1:]; !delivered.MatchString(last) {
 		t.Errorf("the story ends with %s", last)
 	}
 	if stderr.Len() > 0 {

@@ -34,9 +34,11 @@ func main() {
 	flag.StringVar(&o.rpcListen, "rpc-listen", "127.0.0.1:8545", "address of the chain's JSON-RPC")
 	flag.StringVar(&o.data, "data", "", "folder of the chain and the database (default: a temporary one)")
 	flag.DurationVar(&o.blockTime, "block-time", time.Second, "time from one block to the next")
-	flag.BoolVar(&o.once, "once", false, "end when the purchase is delivered; exit 0 only if it was admitted and completed")
+	flag.BoolVar(&o.once, "once", false,
+		"end when the purchase is delivered; exit 0 only if it was admitted and completed")
 	flag.BoolVar(&o.noPurchase, "no-purchase", false, "buy nothing")
-	flag.BoolVar(&o.asJSON, "json", false, "when ready, print one line of JSON on standard output; everything else goes to standard error")
+	flag.BoolVar(&o.asJSON, "json", false,
+		"when ready, print one line of JSON on standard output; everything else goes to standard error")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -105,7 +107,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	service, err := server.New(ctx, server.Options{Config: config, Key: devchain.SettlementKey(), Log: log, Listener: listener})
+	service, err := server.New(ctx, server.Options{Config: config, Key: devchain.SettlementKey(), Log: log,
+		Listener: listener})
 	if err != nil {
 		return err
 	}
@@ -148,7 +151,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	if o.once {
 		return nil
 	}
-	fmt.Fprintf(progress, "\nThe service stays up at %s; Ctrl-C ends it. Try:\n\n  curl -s %s/requests/capabilities\n", config.BaseURL, config.BaseURL)
+	fmt.Fprintf(progress, "\nThe service stays up at %s; Ctrl-C ends it. Try:\n\n  curl -s %s/requests/capabilities\n",
+		config.BaseURL, config.BaseURL)
 	select {
 	case <-ctx.Done():
 		return nil

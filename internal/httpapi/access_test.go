@@ -108,9 +108,11 @@ func TestOrigin(t *testing.T) {
 					}
 				}
 			}
-			asked := s.do("OPTIONS", "/openapi.json", "", with("Origin", test.origins...), with("Access-Control-Request-Method", "GET"))
+			asked := s.do("OPTIONS", "/openapi.json", "", with("Origin", test.origins...),
+				with("Access-Control-Request-Method", "GET"))
 			asked.wantStatus(t, http.StatusNoContent)
-			if asked.Header.Get("Access-Control-Allow-Origin") != "*" || asked.Header.Get("Access-Control-Allow-Methods") != "GET, HEAD" {
+			if asked.Header.Get("Access-Control-Allow-Origin") != "*" ||
+				asked.Header.Get("Access-Control-Allow-Methods") != "GET, HEAD" {
 				t.Errorf("a page of another origin is told %v", asked.Header)
 			}
 			free := s.do("GET", "/requests/capabilities", "", with("Origin", test.origins...))
@@ -168,7 +170,8 @@ func TestMethodsAndAddresses(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/", "/nothing", "/requests", "/requests/", "/jobs/", "/requests//submit", "//jobs", "/jobs/../jobs", "/./jobs",
-		"/requests/" + anyID + "/", "/requests/" + anyID + "/submit/", "/requests/" + anyID + "/pay", "/openapi.json/", "/OPENAPI.json",
+		"/requests/" + anyID + "/", "/requests/" + anyID + "/submit/", "/requests/" + anyID + "/pay", "/openapi.json/",
+		"/OPENAPI.json",
 	} {
 		s.do("GET", path, "").wantProblem(t, boxoffice.NotFound)
 		s.do("POST", path, "{}").wantProblem(t, boxoffice.NotFound)
@@ -188,7 +191,8 @@ func TestMalformedPathParameter(t *testing.T) {
 
 func TestIDsAreReadInEitherCase(t *testing.T) {
 	s := serve(t)
-	for _, id := range []string{anyID, strings.ToUpper(anyID), "00000000-0000-0000-0000-000000000000", "FFFFFFFF-ffff-ffff-ffff-ffffffffffff"} {
+	for _, id := range []string{anyID, strings.ToUpper(anyID), "00000000-0000-0000-0000-000000000000",
+		"FFFFFFFF-ffff-ffff-ffff-ffffffffffff"} {
 		s.flow.status = func(got boxoffice.UUID) (boxoffice.Status, error) {
 			if string(got) != strings.ToLower(id) {
 				t.Errorf("id is %s", got)
@@ -224,11 +228,13 @@ func TestContentType(t *testing.T) {
 	for _, taken := range []string{"", "application/json", "Application/JSON; charset=utf-8"} {
 		s.do("POST", "/requests/quote", quoteBody, with("Content-Type", taken)).wantStatus(t, http.StatusOK)
 	}
-	s.do("POST", "/requests/quote", quoteBody, with("Content-Encoding", "gzip")).wantProblem(t, boxoffice.InvalidRequest, "Content-Encoding")
+	s.do("POST", "/requests/quote", quoteBody, with("Content-Encoding", "gzip")).wantProblem(t, boxoffice.InvalidRequest,
+		"Content-Encoding")
 	s.do("POST", "/requests/quote", quoteBody, with("Content-Encoding", "identity")).wantStatus(t, http.StatusOK)
 	// An empty body asks for the challenge, also with the Content-Type that curl -d '' sends.
 	s.flow.fail(&boxoffice.Problem{Code: boxoffice.QuoteExpired})
-	s.do("POST", "/requests/"+anyID+"/submit", "", with("Content-Type", "application/x-www-form-urlencoded")).wantProblem(t, boxoffice.QuoteExpired)
+	s.do("POST", "/requests/"+anyID+"/submit", "",
+		with("Content-Type", "application/x-www-form-urlencoded")).wantProblem(t, boxoffice.QuoteExpired)
 }
 
 // An incomplete body is the client's fault: 400.

@@ -82,14 +82,17 @@ func TestHTTP10(t *testing.T) {
 	l := s.dial()
 	l.send("GET /openapi.json HTTP/1.0\r\n\r\n")
 	got := l.answer("GET")
-	if got.StatusCode != http.StatusOK || got.ContentLength != int64(len(document(t))) || len(got.TransferEncoding) > 0 || !bytes.Equal(got.body, document(t)) {
-		t.Errorf("answered %d with %d bytes, Content-Length %d, %v", got.StatusCode, len(got.body), got.ContentLength, got.TransferEncoding)
+	if got.StatusCode != http.StatusOK || got.ContentLength != int64(len(document(t))) || len(got.TransferEncoding) > 0 ||
+		!bytes.Equal(got.body, document(t)) {
+		t.Errorf("answered %d with %d bytes, Content-Length %d, %v", got.StatusCode, len(got.body), got.ContentLength,
+			got.TransferEncoding)
 	}
 	l.wantEnd()
 
 	l = s.dial() // HTTP/1.0 keeps a connection if the client asks for it
 	for range 2 {
-		l.send("POST /requests/quote HTTP/1.0\r\nConnection: keep-alive\r\n" + authorized + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(quoteBody), quoteBody))
+		l.send("POST /requests/quote HTTP/1.0\r\nConnection: keep-alive\r\n" + authorized +
+			fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(quoteBody), quoteBody))
 		l.answer("POST").wantStatus(t, http.StatusCreated)
 	}
 	l.send("HEAD /jobs HTTP/1.0\r\n" + authorized + "\r\n")
@@ -107,9 +110,10 @@ func TestExpectContinue(t *testing.T) {
 		headers string
 		code    boxoffice.Code
 	}{
-		"too large":   {authorized + fmt.Sprintf("Content-Length: %d\r\n", boxoffice.MaxBodyBytes+1), boxoffice.BodyTooLarge},
-		"no token":    {hosted + "Content-Length: 5\r\n", boxoffice.RequestTokenRequired},
-		"an Origin":   {authorized + "Origin: https://evil.example\r\nTransfer-Encoding: chunked\r\n", boxoffice.OriginNotAllowed},
+		"too large": {authorized + fmt.Sprintf("Content-Length: %d\r\n", boxoffice.MaxBodyBytes+1), boxoffice.BodyTooLarge},
+		"no token":  {hosted + "Content-Length: 5\r\n", boxoffice.RequestTokenRequired},
+		"an Origin": {authorized + "Origin: https://evil.example\r\nTransfer-Encoding: chunked\r\n",
+			boxoffice.OriginNotAllowed},
 		"no such one": {authorized + "Content-Length: 5\r\n", boxoffice.MethodNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +132,8 @@ func TestExpectContinue(t *testing.T) {
 	}
 	l := s.dial()
 	for range 2 {
-		l.send("POST /requests/quote HTTP/1.1\r\nExpect: 100-continue\r\n" + authorized + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(quoteBody)))
+		l.send("POST /requests/quote HTTP/1.1\r\nExpect: 100-continue\r\n" + authorized +
+			fmt.Sprintf("Content-Length: %d\r\n\r\n", len(quoteBody)))
 		if status, err := l.ReadString('\n'); err != nil || status != "HTTP/1.1 100 Continue\r\n" {
 			t.Fatalf("heard %q, %v", status, err)
 		}
@@ -153,11 +158,13 @@ func TestBodiesOnTheWire(t *testing.T) {
 		wire   string
 		status int
 	}{
-		"chunks":                      {post + chunked + chunks(quoteBody, 7) + "\r\n", 201},
-		"a trailer":                   {post + "Trailer: X-Sum\r\n" + chunked + chunks(quoteBody, 100) + "X-Sum: 1\r\n\r\n", 201},
-		"chunks of the limit":         {post + chunked + chunks(full, 1000) + "\r\n", 201},
-		"chunks beyond it":            {post + chunked + chunks(full+" ", 1000) + "\r\n", 413},
-		"chunks that do not end":      {post + chunked + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 100), 413},
+		"chunks": {post + chunked + chunks(quoteBody, 7) + "\r\n", 201},
+		"a trailer": {post + "Trailer: X-Sum\r\n" + chunked + chunks(quoteBody, 100) + "X-Sum: 1\r\n\r\n",
+			201},
+		"chunks of the limit": {post + chunked + chunks(full, 1000) + "\r\n", 201},
+		"chunks beyond it":    {post + chunked + chunks(full+" ", 1000) + "\r\n", 413},
+		"chunks that do not end": {post + chunked + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 100),
+			413},
 		"a chunk that is none":        {post + chunked + "zz\r\n", 400},
 		"a megabyte, not asked first": {post + "Content-Length: 1048576\r\n\r\n" + strings.Repeat("x", 1<<20), 413},
 		"two lengths":                 {post + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400},
@@ -202,7 +209,8 @@ func TestRefusalReachesClientThatSendsItsBodyFirst(t *testing.T) {
 				l := s.dial()
 				sent := make(chan error, 1)
 				go func() {
-					_, err := fmt.Fprintf(l.Conn, "%sContent-Length: %d\r\n\r\n%s", test.request, test.length, strings.Repeat("x", test.length))
+					_, err := fmt.Fprintf(l.Conn, "%sContent-Length: %d\r\n\r\n%s", test.request, test.length,
+						strings.Repeat("x", test.length))
 					sent <- err
 				}()
 				l.answer("POST").wantStatus(t, test.status)
@@ -246,10 +254,12 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/", "/nothing", "/openapi.json", "/requests/capabilities", "/requests/" + anyID, "/requests/x", "/requests/quote",
-		"/jobs", "/jobs?limit=1", "/jobs?limit=0", "/jobs/" + anyID, "/oracles/" + anyID, "/workflows/" + anyID, "/schedules/" + anyID,
+		"/jobs", "/jobs?limit=1", "/jobs?limit=0", "/jobs/" + anyID, "/oracles/" + anyID, "/workflows/" + anyID,
+		"/schedules/" + anyID,
 	} {
 		for _, edits := range [][]edit{
-			nil, {with("Authorization", "Bearer "+token)}, {with("Accept-Encoding", "gzip")}, {with("Origin", "null")}, {with("Accept", "text/html")},
+			nil, {with("Authorization", "Bearer "+token)}, {with("Accept-Encoding", "gzip")}, {with("Origin", "null")},
+			{with("Accept", "text/html")},
 		} {
 			get, head := s.plain("GET", path, edits...), s.plain("HEAD", path, edits...)
 			if path == "/requests/quote" { // both get the same 405
@@ -276,8 +286,10 @@ func TestGzip(t *testing.T) {
 		html := with("Accept", "text/html") // only the landing page reads it
 		whole := s.plain("GET", path, html)
 		for accepted, packed := range map[string]bool{
-			"gzip": true, "gzip, deflate, br, zstd": true, "GZIP": true, "br;q=1.0, gzip;q=0.8, *;q=0.1": true, "*": true, "identity;q=0.5, gzip;q=1.0": true,
-			"": false, "br": false, "identity": false, "gzip;q=0": false, "gzip; Q=0.000": false, "*;q=0": false, "gzip;q=0, *": false,
+			"gzip": true, "gzip, deflate, br, zstd": true, "GZIP": true, "br;q=1.0, gzip;q=0.8, *;q=0.1": true, "*": true,
+			"identity;q=0.5, gzip;q=1.0": true,
+			"":                           false, "br": false, "identity": false, "gzip;q=0": false, "gzip; Q=0.000": false, "*;q=0": false,
+			"gzip;q=0, *":          false,
 			"gzip;q=0.5, identity": false, "gzip;q=x": false, "xgzip": false,
 		} {
 			got := s.plain("GET", path, html, with("Accept-Encoding", accepted))
@@ -306,14 +318,16 @@ func TestGzip(t *testing.T) {
 			if !strings.Contains(strings.Join(got.Header.Values("Vary"), ","), "Accept-Encoding") {
 				t.Errorf("%s for %q varies by %v", path, accepted, got.Header.Values("Vary"))
 			}
-			again := s.plain("GET", path, html, with("Accept-Encoding", accepted), with("If-None-Match", whole.Header.Get("ETag")))
+			again := s.plain("GET", path, html, with("Accept-Encoding", accepted),
+				with("If-None-Match", whole.Header.Get("ETag")))
 			again.wantStatus(t, http.StatusNotModified)
 			if again.Header.Get("Content-Encoding") != "" {
 				t.Error("nothing is gzipped")
 			}
 		}
 	}
-	if got := s.plain("GET", "/jobs", with("Authorization", "Bearer "+token), with("Accept-Encoding", "gzip")); got.Header.Get("Content-Encoding") != "" {
+	if got := s.plain("GET", "/jobs", with("Authorization", "Bearer "+token),
+		with("Accept-Encoding", "gzip")); got.Header.Get("Content-Encoding") != "" {
 		t.Error("a protected response is compressed") // its length would reveal parts of it
 	}
 }
@@ -329,8 +343,10 @@ func TestLandingPage(t *testing.T) {
 		}
 	})
 	for accept, page := range map[string]bool{
-		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": true, "text/html": true, "application/json;q=0.5, TEXT/HTML": true,
-		"*/*": false, "": false, "application/json": false, "application/json, text/html": false, "text/html;q=0": false, "text/*": false,
+		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": true, "text/html": true,
+		"application/json;q=0.5, TEXT/HTML": true,
+		"*/*":                               false, "": false, "application/json": false, "application/json, text/html": false, "text/html;q=0": false,
+		"text/*": false,
 	} {
 		got := s.plain("GET", "/", with("Accept", accept))
 		if is := got.StatusCode == http.StatusOK; is != page {
@@ -343,26 +359,30 @@ func TestLandingPage(t *testing.T) {
 			continue
 		}
 		problem := got.wantProblem(t, boxoffice.NotFound)
-		if link := got.Header.Get("Link"); !strings.Contains(problem.Detail, baseURL+"/openapi.json") || link != "<"+baseURL+`/openapi.json>; rel="service-desc"` {
+		if link := got.Header.Get("Link"); !strings.Contains(problem.Detail, baseURL+"/openapi.json") ||
+			link != "<"+baseURL+`/openapi.json>; rel="service-desc"` {
 			t.Errorf("%s, Link %s", got.body, link)
 		}
 	}
 
 	browser := with("Accept", "text/html")
 	got := s.plain("GET", "/", browser)
-	for _, words := range []string{"<h1>Tickets</h1>", `href="openapi.json"`, `href="requests/capabilities"`, "<td>job.open<td>0.000000000001 TT\n", "<td>schedule.create<td>0.000000000001 TT a run\n"} {
+	for _, words := range []string{"<h1>Tickets</h1>", `href="openapi.json"`, `href="requests/capabilities"`,
+		"<td>job.open<td>0.000000000001 TT\n", "<td>schedule.create<td>0.000000000001 TT a run\n"} {
 		if !strings.Contains(string(got.body), words) {
 			t.Errorf("the page lacks %s", words)
 		}
 	}
 	for header, want := range map[string]string{
-		"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "public, no-cache", "Access-Control-Allow-Origin": "",
+		"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "public, no-cache",
+		"Access-Control-Allow-Origin": "",
 	} {
 		if got.Header.Get(header) != want {
 			t.Errorf("%s is %q", header, got.Header.Get(header))
 		}
 	}
-	if policy := got.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || !strings.Contains(policy, "frame-ancestors 'none'") {
+	if policy := got.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy,
+		"default-src 'none'; style-src 'sha256-") || !strings.Contains(policy, "frame-ancestors 'none'") {
 		t.Errorf("Content-Security-Policy %q", policy)
 	}
 	if len(got.body) > 4<<10 || bytes.Contains(got.body, []byte("<script")) {
@@ -387,7 +407,8 @@ func TestForwardedHostsAreIgnored(t *testing.T) {
 	s.sells()
 	s.work.listed = []work.Job{job(0), job(1)}
 	forwarded := []edit{
-		with("X-Forwarded-Host", "evil.example"), with("X-Forwarded-Proto", "http"), with("X-Forwarded-Port", "1"), with("X-Forwarded-Prefix", "/evil"),
+		with("X-Forwarded-Host", "evil.example"), with("X-Forwarded-Proto", "http"), with("X-Forwarded-Port", "1"),
+		with("X-Forwarded-Prefix", "/evil"),
 		with("Forwarded", "for=192.0.2.1;host=evil.example;proto=http"), func(r *http.Request) { r.Host = "evil.example" },
 	}
 	quoted := s.do("POST", "/requests/quote", quoteBody, forwarded...)
@@ -395,9 +416,11 @@ func TestForwardedHostsAreIgnored(t *testing.T) {
 	if got := quoted.Header.Get("Location"); !strings.HasPrefix(got, baseURL+"/requests/") {
 		t.Errorf("Location is %s", got)
 	}
-	if got := s.do("GET", "/jobs?limit=1", "", forwarded...).Header.Get("Link"); !strings.HasPrefix(got, "<"+baseURL+"/jobs?") {
+	if got := s.do("GET", "/jobs?limit=1", "", forwarded...).Header.Get("Link"); !strings.HasPrefix(got,
+		"<"+baseURL+"/jobs?") {
 		t.Errorf("Link is %s", got)
 	}
-	s.do("GET", "/jobs", "", append(forwarded, with("Origin", "http://evil.example"))...).wantProblem(t, boxoffice.OriginNotAllowed)
+	s.do("GET", "/jobs", "", append(forwarded, with("Origin", "http://evil.example"))...).wantProblem(t,
+		boxoffice.OriginNotAllowed)
 	s.do("GET", "/jobs", "", append(forwarded, with("Origin", baseURL))...).wantStatus(t, http.StatusOK)
 }

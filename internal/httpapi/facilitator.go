@@ -73,7 +73,8 @@ func (h *facilitatorHandler) verify(w http.ResponseWriter, r *http.Request) {
 	}
 	verification, err := h.Facilitator.Verify(r.Context(), request, callerOf(r))
 	if err != nil {
-		h.unavailable(x, r, err, x402.Verification{InvalidReason: x402.ReasonUnexpectedVerify, InvalidMessage: unavailableMessage})
+		h.unavailable(x, r, err,
+			x402.Verification{InvalidReason: x402.ReasonUnexpectedVerify, InvalidMessage: unavailableMessage})
 		return
 	}
 	x.sendJSON(http.StatusOK, verification)

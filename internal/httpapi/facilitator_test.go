@@ -95,21 +95,29 @@ func TestMalformedFacilitatorRequest(t *testing.T) {
 		`[]`:                {400, x402.ReasonPayload},
 		`{"x402Version":1}`: {400, x402.ReasonVersion},
 		`{"x402Version":2}`: {200, x402.ReasonPayload},
-		`{"x402Version":2,"paymentPayload":{"a":1,"a":2},"paymentRequirements":{}}`:                                     {200, x402.ReasonPayload},
-		`{"x402Version":2,"paymentPayload":{"payload":{"signature":5}},"paymentRequirements":{}}`:                       {200, x402.ReasonPayload},
-		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"amount":"-1"}}`:                    {200, x402.ReasonRequirements},
-		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"scheme":"upto"}}`:                  {200, x402.ReasonUnsupported},
-		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"scheme":"exact","network":"sol"}}`: {200, x402.ReasonInvalidNetwork},
-		`"` + strings.Repeat("x", 70<<10) + `"`:                                                                         {400, x402.ReasonPayload},
+		`{"x402Version":2,"paymentPayload":{"a":1,"a":2},"paymentRequirements":{}}`: {200,
+			x402.ReasonPayload},
+		`{"x402Version":2,"paymentPayload":{"payload":{"signature":5}},"paymentRequirements":{}}`: {200,
+			x402.ReasonPayload},
+		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"amount":"-1"}}`: {200,
+			x402.ReasonRequirements},
+		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"scheme":"upto"}}`: {200,
+			x402.ReasonUnsupported},
+		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"scheme":"exact","network":"sol"}}`: {200,
+			x402.ReasonInvalidNetwork},
+		`"` + strings.Repeat("x", 70<<10) + `"`: {400,
+			x402.ReasonPayload},
 	} {
 		w := post(h, x402.PathSettle, body)
 		var said x402.Settlement
-		if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil || w.Code != want.status || said.Success || said.ErrorReason != want.reason {
+		if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil || w.Code != want.status || said.Success ||
+			said.ErrorReason != want.reason {
 			t.Errorf("settle %.80s answered %d %s, want %d %s", body, w.Code, w.Body, want.status, want.reason)
 		}
 		w = post(h, x402.PathVerify, body)
 		var verified x402.Verification
-		if err := json.Unmarshal(w.Body.Bytes(), &verified); err != nil || w.Code != want.status || verified.IsValid || verified.InvalidReason != want.reason {
+		if err := json.Unmarshal(w.Body.Bytes(), &verified); err != nil || w.Code != want.status || verified.IsValid ||
+			verified.InvalidReason != want.reason {
 			t.Errorf("verify %.80s answered %d %s, want %d %s", body, w.Code, w.Body, want.status, want.reason)
 		}
 	}
@@ -119,7 +127,8 @@ func TestFacilitatorTokenAndRate(t *testing.T) {
 	h := newFacilitator(1, func(c *httpapi.FacilitatorConfig) {
 		c.Token, c.PerAddress = "sesame", ratelimit.Rate{PerSecond: 0.5, Burst: 3}
 	})
-	if w := post(h, x402.PathSettle, "{}"); w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") != "Bearer" {
+	if w := post(h, x402.PathSettle, "{}"); w.Code != http.StatusUnauthorized ||
+		w.Header().Get("WWW-Authenticate") != "Bearer" {
 		t.Errorf("without the token answered %d", w.Code)
 	}
 	if w := post(h, x402.PathSettle, "{}", "Authorization", "Bearer sesam"); w.Code != http.StatusUnauthorized {
@@ -128,7 +137,8 @@ func TestFacilitatorTokenAndRate(t *testing.T) {
 	if w := post(h, x402.PathSettle, "{}", "Authorization", "Bearer sesame"); w.Code != http.StatusBadRequest {
 		t.Errorf("with the token answered %d", w.Code)
 	}
-	if w := post(h, x402.PathSettle, "{}", "Authorization", "Bearer sesame"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" {
+	if w := post(h, x402.PathSettle, "{}", "Authorization", "Bearer sesame"); w.Code != http.StatusTooManyRequests ||
+		w.Header().Get("Retry-After") != "2" {
 		t.Errorf("the fourth call was answered %d, Retry-After %s", w.Code, w.Header().Get("Retry-After"))
 	}
 }
@@ -143,7 +153,8 @@ func TestFacilitatorBehindProxy(t *testing.T) {
 		forwarded string
 		status    int
 	}{{"203.0.113.7", 400}, {"203.0.113.8", 400}, {"203.0.113.7", 429}, {"203.0.113.9, 203.0.113.8", 429}} {
-		if w := post(h, x402.PathSettle, "{}", "X-Forwarded-For", call.forwarded); w.Code != call.status { // httptest's address is 192.0.2.1
+		// httptest's address is 192.0.2.1
+		if w := post(h, x402.PathSettle, "{}", "X-Forwarded-For", call.forwarded); w.Code != call.status {
 			t.Errorf("for %s answered %d, want %d", call.forwarded, w.Code, call.status)
 		}
 	}

@@ -27,7 +27,8 @@ import (
 // Flow quotes, sells and reads orders. Every error is, or wraps, a
 // *boxoffice.Problem; any other is a fault of the service and becomes a 500.
 type Flow interface {
-	Quote(ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error)
+	Quote(ctx context.Context, requester boxoffice.Requester,
+		request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error)
 	Challenge(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (order.SubmitResult, error)
 	Pay(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID, payment *x402.Payment,
 		approval boxoffice.Signature) (boxoffice.Status, error)

@@ -66,7 +66,8 @@ func NewOperator(config OperatorConfig) http.Handler {
 			x.sendJSON(status, body)
 		})
 	}
-	return observe(slog.New(quiet{config.Log.Handler()}), config.Now, func(x *exchange, r *http.Request) { mux.ServeHTTP(x, r) })
+	return observe(slog.New(quiet{config.Log.Handler()}), config.Now,
+		func(x *exchange, r *http.Request) { mux.ServeHTTP(x, r) })
 }
 
 // quiet drops the records of requests that succeed: probes send one every few seconds.
@@ -157,7 +158,8 @@ func (h *operatorHandler) cancel(r *http.Request) (int, any, error) {
 	cancelled, err := h.Work.Cancel(r.Context(), id, boxoffice.At(h.Now()))
 	switch {
 	case errors.Is(err, work.ErrEnded):
-		return http.StatusConflict, &boxoffice.Problem{Code: WorkEnded, Detail: "it is " + cancelled.State + ": nothing is left to cancel"}, nil
+		return http.StatusConflict,
+			&boxoffice.Problem{Code: WorkEnded, Detail: "it is " + cancelled.State + ": nothing is left to cancel"}, nil
 	case err != nil:
 		return 0, nil, storeError(err, errNothingToCancel)
 	}
@@ -169,4 +171,5 @@ func (h *operatorHandler) cancel(r *http.Request) (int, any, error) {
 // get it, so it is not in the table of codes.
 const WorkEnded boxoffice.Code = "work_ended"
 
-var errNothingToCancel = &boxoffice.Problem{Code: boxoffice.NotFound, Detail: "there is no such job, workflow, oracle or schedule"}
+var errNothingToCancel = &boxoffice.Problem{Code: boxoffice.NotFound,
+	Detail: "there is no such job, workflow, oracle or schedule"}

@@ -37,14 +37,16 @@ func quotedOrder(t *testing.T) boxoffice.Order {
 	}
 	quote.QuoteHash = sealed
 	return boxoffice.Order{
-		ID: anyID, RequestKey: anyID, Status: boxoffice.Quoted, Quote: quote, InputJSON: `{"objective":"count"}`, CreatedAt: moment,
+		ID: anyID, RequestKey: anyID, Status: boxoffice.Quoted, Quote: quote, InputJSON: `{"objective":"count"}`,
+		CreatedAt: moment,
 	}
 }
 
 func requirements() x402.Requirements {
 	return x402.Requirements{
-		Scheme: x402.SchemeExact, Network: terms.Network, Asset: terms.Asset, Amount: terms.Amount, PayTo: terms.PayTo, MaxTimeoutSeconds: 60,
-		Extra: &x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: "Token", Version: "1"},
+		Scheme: x402.SchemeExact, Network: terms.Network, Asset: terms.Asset, Amount: terms.Amount, PayTo: terms.PayTo,
+		MaxTimeoutSeconds: 60,
+		Extra:             &x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: "Token", Version: "1"},
 	}
 }
 
@@ -80,7 +82,8 @@ func status(t *testing.T, state boxoffice.State, paymentStatus string) boxoffice
 	switch paymentStatus {
 	case boxoffice.PaymentStatusSettled:
 		at := moment
-		s.Payment.Paid, s.Payment.TransactionHash, s.Payment.BlockNumber, s.Payment.SettledAt = true, &common.Hash{1}, new(uint64), &at
+		s.Payment.Paid, s.Payment.TransactionHash, s.Payment.BlockNumber, s.Payment.SettledAt = true, &common.Hash{1},
+			new(uint64), &at
 		s.Order.Status, s.Order.PaidAt = boxoffice.Paid, &at
 	case boxoffice.PaymentStatusFailed:
 		s.Payment.Reason = string(x402.ReasonSimulation)
@@ -151,7 +154,8 @@ func TestQuoteBodyRefused(t *testing.T) {
 func TestChallenge(t *testing.T) {
 	s := serve(t)
 	want := boxoffice.Challenge{
-		X402Version: 2, Resource: x402.Resource{URL: baseURL + submitPath, Description: "job.open", MimeType: "application/json"},
+		X402Version: 2, Resource: x402.Resource{URL: baseURL + submitPath, Description: "job.open",
+			MimeType: "application/json"},
 		Accepts: []x402.Requirements{requirements()}, Quote: quotedOrder(t).Quote, ResourceURL: baseURL + submitPath,
 		Input: []byte(`{"objective":"<a> & b"}`),
 	}
@@ -200,7 +204,8 @@ func TestOutcomes(t *testing.T) {
 		{boxoffice.PaymentPending, boxoffice.PaymentStatusPending, 202, nil},
 		{boxoffice.AdmissionPending, boxoffice.PaymentStatusSettled, 202, &x402.SettleResponse{Success: true}},
 		{boxoffice.Admitted, boxoffice.PaymentStatusSettled, 200, &x402.SettleResponse{Success: true}},
-		{boxoffice.PaymentFailed, boxoffice.PaymentStatusFailed, 200, &x402.SettleResponse{ErrorReason: string(x402.ReasonSimulation)}},
+		{boxoffice.PaymentFailed, boxoffice.PaymentStatusFailed, 200,
+			&x402.SettleResponse{ErrorReason: string(x402.ReasonSimulation)}},
 	} {
 		want := status(t, test.state, test.payment)
 		s.flow.challenge = func(boxoffice.UUID) (order.SubmitResult, error) { return order.SubmitResult{Status: &want}, nil }
@@ -269,10 +274,12 @@ func TestPaymentRefused(t *testing.T) {
 		"too long":   {[]string{strings.Repeat("A", x402.MaxHeaderLength+1)}, "PAYMENT-SIGNATURE"},
 		"twice":      {[]string{header, header}, "PAYMENT-SIGNATURE"},
 		"version":    {[]string{encoded(func(p *x402.Payload) { p.X402Version = 1 })}, "x402Version"},
-		"extensions": {[]string{encoded(func(p *x402.Payload) { p.Extensions = map[string]struct{}{"bazaar": {}} })}, "extensions"},
+		"extensions": {[]string{encoded(func(p *x402.Payload) { p.Extensions = map[string]struct{}{"bazaar": {}} })},
+			"extensions"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problem := s.do("POST", submitPath, approval, with("PAYMENT-SIGNATURE", test.headers...)).wantProblem(t, boxoffice.InvalidPaymentShape)
+			problem := s.do("POST", submitPath, approval, with("PAYMENT-SIGNATURE", test.headers...)).wantProblem(t,
+				boxoffice.InvalidPaymentShape)
 			if !strings.Contains(problem.Detail, test.detail) {
 				t.Errorf("detail %q does not name %s", problem.Detail, test.detail)
 			}
@@ -307,11 +314,13 @@ func TestPaymentRejectedTellsX402Clients(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := s.do("POST", submitPath, approval, with("PAYMENT-SIGNATURE", header))
-		if problem := answer.wantProblem(t, boxoffice.PaymentRejected); problem.Reason != string(x402.ReasonAllowanceRequired) {
+		if problem := answer.wantProblem(t,
+			boxoffice.PaymentRejected); problem.Reason != string(x402.ReasonAllowanceRequired) {
 			t.Errorf("reason %q", problem.Reason)
 		}
 		response, err := x402.DecodeResponse(answer.Header.Get("PAYMENT-RESPONSE"))
-		if err != nil || response.Success || response.ErrorReason != string(x402.ReasonAllowanceRequired) || response.Network != shown {
+		if err != nil || response.Success || response.ErrorReason != string(x402.ReasonAllowanceRequired) ||
+			response.Network != shown {
 			t.Errorf("PAYMENT-RESPONSE %+v, %v", response, err)
 		}
 		if answer.Header.Get("PAYMENT-REQUIRED") != "" {
@@ -328,7 +337,8 @@ func TestProblemsAreAnsweredByTheTable(t *testing.T) {
 			continue // no operation of the document has it
 		}
 		s := serve(t)
-		problem := &boxoffice.Problem{Code: info.Code, Detail: "why", Reason: "because", RetryAfter: 7, Cause: errors.New("secret cause"),
+		problem := &boxoffice.Problem{Code: info.Code, Detail: "why", Reason: "because", RetryAfter: 7,
+			Cause:    errors.New("secret cause"),
 			Problems: []boxoffice.FieldProblem{{Path: "/input", Message: "is odd"}}}
 		s.flow.fail(errors.Join(errors.New("outer"), problem))
 		path, method, body := submitPath, "POST", "{}"
@@ -341,7 +351,8 @@ func TestProblemsAreAnsweredByTheTable(t *testing.T) {
 		}
 		answer := s.do(method, path, body, edits...)
 		got := answer.wantProblem(t, info.Code)
-		if got.Detail != "why" || got.Reason != "because" || len(got.Problems) != 1 || answer.Header.Get("Retry-After") != "7" {
+		if got.Detail != "why" || got.Reason != "because" || len(got.Problems) != 1 ||
+			answer.Header.Get("Retry-After") != "7" {
 			t.Errorf("%s: %s, Retry-After %q", info.Code, answer.body, answer.Header.Get("Retry-After"))
 		}
 		if strings.Contains(string(answer.body), "secret") || !strings.Contains(s.log.String(), "secret cause") {

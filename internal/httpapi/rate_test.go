@@ -86,14 +86,16 @@ func (f repositories) ServeGit(w http.ResponseWriter, _ *http.Request, _ boxoffi
 func TestRatePerAddressCoversEveryAddress(t *testing.T) {
 	s := serve(t, func(c *httpapi.Config) { c.PerAddress = ratelimit.Rate{PerSecond: 0.5, Burst: 1} })
 	requests := append([]struct{ method, path string }{
-		{"GET", "/openapi.json"}, {"GET", "/requests/capabilities"}, {"HEAD", "/openapi.json"}, {"DELETE", "/jobs"}, {"GET", "/nothing"},
+		{"GET", "/openapi.json"}, {"GET", "/requests/capabilities"}, {"HEAD", "/openapi.json"}, {"DELETE", "/jobs"},
+		{"GET", "/nothing"},
 	}, protected...)
 	s.do("GET", "/openapi.json", "")
 	for _, request := range requests {
 		limited := s.do(request.method, request.path, "", without("Authorization"))
 		limited.wantStatus(t, http.StatusTooManyRequests)
 		s.now = s.now.Add(retryAfter(t, limited.Header))
-		if passed := s.do(request.method, request.path, "", without("Authorization")); passed.StatusCode == http.StatusTooManyRequests {
+		if passed := s.do(request.method, request.path, "",
+			without("Authorization")); passed.StatusCode == http.StatusTooManyRequests {
 			t.Errorf("%s %s: still limited after Retry-After", request.method, request.path)
 		}
 	}
@@ -102,7 +104,8 @@ func TestRatePerAddressCoversEveryAddress(t *testing.T) {
 // After Retry-After a request is served, whatever the two rates are.
 func TestRetryAfterIsTrue(t *testing.T) {
 	rate := rapid.Custom(func(rt *rapid.T) ratelimit.Rate {
-		return ratelimit.Rate{PerSecond: rapid.Float64Range(0.01, 50).Draw(rt, "perSecond"), Burst: rapid.IntRange(1, 5).Draw(rt, "burst")}
+		return ratelimit.Rate{PerSecond: rapid.Float64Range(0.01, 50).Draw(rt, "perSecond"),
+			Burst: rapid.IntRange(1, 5).Draw(rt, "burst")}
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		now := time.Unix(1_795_000_000, 0)

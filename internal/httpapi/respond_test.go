@@ -26,7 +26,8 @@ func TestFreeDocuments(t *testing.T) {
 		answer := s.do("GET", path, "", without("Authorization"))
 		answer.wantStatus(t, http.StatusOK)
 		tag := answer.Header.Get("ETag")
-		if !strings.HasPrefix(answer.Header.Get("Cache-Control"), "public") || answer.Header.Get("Access-Control-Allow-Origin") != "*" {
+		if !strings.HasPrefix(answer.Header.Get("Cache-Control"), "public") ||
+			answer.Header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Errorf("%s: headers %v", path, answer.Header)
 		}
 		for _, known := range []string{tag, strings.TrimPrefix(tag, "W/"), `"other", W/"more",` + tag, "*"} {
@@ -97,7 +98,8 @@ func TestFaults(t *testing.T) {
 				t.Errorf("answered %s to request %s", answer.body, id)
 			}
 			record := lastRecord(t, s)
-			if record["id"] != id || record["level"] != "ERROR" || !strings.Contains(record["err"].(string), "the secret fault") {
+			if record["id"] != id || record["level"] != "ERROR" ||
+				!strings.Contains(record["err"].(string), "the secret fault") {
 				t.Errorf("logged %v", record)
 			}
 			if _, stack := record["stack"]; stack != (name == "panic") {
@@ -195,10 +197,12 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		listed:  []work.Job{job(0)},
 		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, PanelSize: 5}},
 		workflows: work.Workflow{Workflow: boxoffice.Workflow{
-			ID: anyID, State: boxoffice.JobQueued, Shape: "chain", JobID: anyID, Nodes: []boxoffice.WorkflowNode{{Template: "research", After: []string{}}},
+			ID: anyID, State: boxoffice.JobQueued, Shape: "chain", JobID: anyID,
+			Nodes: []boxoffice.WorkflowNode{{Template: "research", After: []string{}}},
 		}},
 		schedules: work.Schedule{Schedule: boxoffice.Schedule{
-			ID: anyID, State: boxoffice.ScheduleEnded, Action: "job.open", Input: []byte(`{}`), IntervalMinutes: 30, RunsBought: 1,
+			ID: anyID, State: boxoffice.ScheduleEnded, Action: "job.open", Input: []byte(`{}`), IntervalMinutes: 30,
+			RunsBought: 1,
 		}},
 	}
 	s.work.listed[0].ID = anyID
@@ -234,7 +238,8 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	s.do("POST", "/requests/quote", quoteBody)
 	s.do("POST", submitPath, "")
 	faults := map[string]boxoffice.Code{
-		"402": boxoffice.PaymentRejected, "404": boxoffice.NotFound, "409": boxoffice.PaymentConflict, "410": boxoffice.QuoteExpired,
+		"402": boxoffice.PaymentRejected, "404": boxoffice.NotFound, "409": boxoffice.PaymentConflict,
+		"410": boxoffice.QuoteExpired,
 		"422": boxoffice.ActionRefused, "500": boxoffice.Internal, "503": boxoffice.TemporarilyUnavailable,
 	}
 	for _, answer := range s.validator.Missing("429") {

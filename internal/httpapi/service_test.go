@@ -43,7 +43,8 @@ type flow struct {
 	status    func(boxoffice.UUID) (boxoffice.Status, error)
 }
 
-func (f *flow) Quote(_ context.Context, who boxoffice.Requester, request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error) {
+func (f *flow) Quote(_ context.Context, who boxoffice.Requester,
+	request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error) {
 	return f.quote(who, request)
 }
 
@@ -51,7 +52,8 @@ func (f *flow) Challenge(_ context.Context, _ boxoffice.Requester, id boxoffice.
 	return f.challenge(id)
 }
 
-func (f *flow) Pay(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID, payment *x402.Payment, approval boxoffice.Signature) (boxoffice.Status, error) {
+func (f *flow) Pay(_ context.Context, _ boxoffice.Requester, id boxoffice.UUID, payment *x402.Payment,
+	approval boxoffice.Signature) (boxoffice.Status, error) {
 	return f.pay(id, payment, approval)
 }
 
@@ -242,18 +244,21 @@ func capabilities(t *testing.T) boxoffice.Capabilities {
 	return boxoffice.Capabilities{
 		Actions: catalog.Policies(),
 		Limits: boxoffice.Limits{
-			BodyBytes: boxoffice.MaxBodyBytes, PaymentHeaderCharacters: x402.MaxHeaderLength, Actions: catalog.Limits(), RepositoryHosts: []string{},
+			BodyBytes: boxoffice.MaxBodyBytes, PaymentHeaderCharacters: x402.MaxHeaderLength, Actions: catalog.Limits(),
+			RepositoryHosts: []string{},
 		},
 		Launches: &boxoffice.Launches{DefaultChainID: 31337, Chains: []boxoffice.LaunchChain{{
 			ChainID: 31337, Name: "Dev", Testnet: true, Kinds: []string{"custom_token"},
-			Pairings: []boxoffice.Pairing{{PairWith: "native", Currency: common.Address{}.Hex(), Symbol: "ETH", Name: "Ether", Decimals: 18, Kinds: []string{"custom_token"}}},
+			Pairings: []boxoffice.Pairing{{PairWith: "native", Currency: common.Address{}.Hex(), Symbol: "ETH", Name: "Ether",
+				Decimals: 18, Kinds: []string{"custom_token"}}},
 		}}},
 		Authentication: boxoffice.Authentication{
 			Scheme: "bearer", Header: "Authorization", TokenFormat: "32 random bytes in hex", TokenPattern: "^[0-9a-fA-F]{64}$",
 		},
 		Payment: boxoffice.PaymentCapabilities{
 			X402Version: x402.Version, Scheme: x402.SchemeExact, AssetTransferMethod: x402.MethodPermit2,
-			Network: terms.Network, Asset: boxoffice.Asset{Address: terms.Asset, Symbol: "TT", Name: "Token", Version: "1", Decimals: 18},
+			Network: terms.Network, Asset: boxoffice.Asset{Address: terms.Asset, Symbol: "TT", Name: "Token", Version: "1",
+				Decimals: 18},
 			PayTo: terms.PayTo, Permit2: x402.Permit2, Proxy: x402.ExactProxy, MaxTimeoutSeconds: 60, ServiceName: "Tickets",
 			QuoteApproval: boxoffice.NewQuoteApprovalTemplate("Tickets", 31337),
 		},

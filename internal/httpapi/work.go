@@ -166,7 +166,8 @@ func read[T any](
 	return render(http.StatusOK, visible(record))
 }
 
-var errNoWork = &boxoffice.Problem{Code: boxoffice.NotFound, Detail: "there is no such work, or it belongs to another token"}
+var errNoWork = &boxoffice.Problem{Code: boxoffice.NotFound,
+	Detail: "there is no such work, or it belongs to another token"}
 
 // storeError returns what is answered to an error of the store.
 func storeError(err error, notFound *boxoffice.Problem) error {

@@ -132,7 +132,8 @@ func TestJobFilters(t *testing.T) {
 func TestJobFiltersRefused(t *testing.T) {
 	s := serve(t)
 	for query, place := range map[string]string{
-		"limit=0": "?limit", "limit=101": "?limit", "limit=": "?limit", "limit=1.5": "?limit", "limit=%2B5": "?limit", "limit=05": "?limit", "limit=99999999999999999999": "?limit",
+		"limit=0": "?limit", "limit=101": "?limit", "limit=": "?limit", "limit=1.5": "?limit", "limit=%2B5": "?limit",
+		"limit=05": "?limit", "limit=99999999999999999999": "?limit",
 		"state=done": "?state", "state=": "?state", "state=queued&state=queued": "?state",
 		"template=": "?template", "template=" + strings.Repeat("x", 65): "?template", "launchKind=%ff": "?launchKind",
 		"cursor=": "?cursor", "cursor=x": "?cursor", "cursor=%20": "?cursor",
@@ -149,7 +150,8 @@ func FuzzJobQuery(f *testing.F) {
 	f.Add("limit=5&cursor=MS4w")
 	f.Add("state=queued")
 	var held storedWork
-	handler := httpapi.New(httpapi.Config{Work: &held, BaseURL: baseURL, PerToken: unlimited, PerAddress: unlimited, Log: discard, Now: time.Now})
+	handler := httpapi.New(httpapi.Config{Work: &held, BaseURL: baseURL, PerToken: unlimited, PerAddress: unlimited,
+		Log: discard, Now: time.Now})
 	f.Fuzz(func(t *testing.T, query string) {
 		request := httptest.NewRequest("GET", "/jobs", nil)
 		request.URL.RawQuery = query
@@ -195,18 +197,24 @@ func TestWorkIsAsDocumented(t *testing.T) {
 	plain, blocked, delivered, failed := job(0), job(1), job(2), job(3)
 	blocked.State, blocked.BlockedReason, blocked.LaunchKind = boxoffice.JobBlocked, &text, new("custom_token")
 	delivered.State, delivered.Project = boxoffice.JobCompleted, &boxoffice.Project{ID: anyID, Version: 1, Of: 2}
-	delivered.Delivery = &boxoffice.Delivery{RepoURL: "https://git.example/r.git", Commit: strings.Repeat("ab", 20), DeliveredAt: &next}
+	delivered.Delivery = &boxoffice.Delivery{RepoURL: "https://git.example/r.git", Commit: strings.Repeat("ab", 20),
+		DeliveredAt: &next}
 	failed.Delivery = &boxoffice.Delivery{Failure: "exit status 1"}
-	plain.Nodes = []boxoffice.Node{{ID: "main", State: boxoffice.NodeBlocked, After: []string{}, Attempts: 2, Reason: "why?", StartedAt: &next}}
+	plain.Nodes = []boxoffice.Node{{ID: "main", State: boxoffice.NodeBlocked, After: []string{}, Attempts: 2,
+		Reason: "why?", StartedAt: &next}}
 	s.work = storedWork{
 		listed: []work.Job{plain, blocked, delivered, failed},
-		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, Question: "?", PanelSize: 5, Options: []string{"a", "b"},
-			Answer: &boxoffice.PanelAnswer{Choice: "a", Votes: 3, Of: 5}, Tally: []boxoffice.Votes{{Choice: "a", Votes: 3}},
+		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, Question: "?", PanelSize: 5,
+			Options: []string{"a", "b"},
+			Answer:  &boxoffice.PanelAnswer{Choice: "a", Votes: 3, Of: 5}, Tally: []boxoffice.Votes{{Choice: "a", Votes: 3}},
 			Members: []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone, Choice: "a", Summary: "so", EndedAt: &next}}}},
-		workflows: work.Workflow{Workflow: boxoffice.Workflow{ID: anyID, State: boxoffice.JobQueued, Shape: "dag", JobID: anyID,
-			Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research", After: []string{}, State: boxoffice.NodeDone, Summary: "so"}}}},
+		workflows: work.Workflow{Workflow: boxoffice.Workflow{ID: anyID, State: boxoffice.JobQueued, Shape: "dag",
+			JobID: anyID,
+			Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research", After: []string{},
+				State: boxoffice.NodeDone, Summary: "so"}}}},
 		schedules: work.Schedule{Schedule: boxoffice.Schedule{ID: anyID, State: boxoffice.ScheduleActive, Action: "job.open",
-			Input: []byte(`{"objective":"<&>"}`), IntervalMinutes: 30, RunsBought: 2, RunsLeft: 1, NextRunAt: &next, Missed: boxoffice.MissedSkip,
+			Input: []byte(`{"objective":"<&>"}`), IntervalMinutes: 30, RunsBought: 2, RunsLeft: 1, NextRunAt: &next,
+			Missed:   boxoffice.MissedSkip,
 			LastRuns: []boxoffice.ScheduledRun{{Number: 1, Kind: work.KindJob, ID: anyID, DueAt: next, At: next}}}},
 	}
 	s.do("GET", "/jobs", "").wantStatus(t, http.StatusOK)
@@ -220,7 +228,8 @@ func TestWorkIsAsDocumented(t *testing.T) {
 		t.Errorf("the input was rewritten: %s", body)
 	}
 	s.work.err = errors.New("disk is gone")
-	for _, path := range []string{"/jobs", "/jobs/" + string(plain.ID), "/oracles/" + anyID, "/workflows/" + anyID, "/schedules/" + anyID} {
+	for _, path := range []string{"/jobs", "/jobs/" + string(plain.ID), "/oracles/" + anyID, "/workflows/" + anyID,
+		"/schedules/" + anyID} {
 		away := s.do("GET", path, "")
 		away.wantProblem(t, boxoffice.TemporarilyUnavailable)
 		if strings.Contains(string(away.body), "disk") {

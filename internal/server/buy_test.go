@@ -22,7 +22,8 @@ var greatest, _ = x402.Uint256FromBig(math.MaxBig256)
 // buy buys and fails the test unless the order is admitted.
 func buy(t testing.TB, buyer *client.Client, action, input string) boxoffice.Status {
 	t.Helper()
-	status, err := buyer.Buy(t.Context(), client.Purchase{Input: boxoffice.RawInput{Action: action, JSON: json.RawMessage(input)}, Max: greatest})
+	status, err := buyer.Buy(t.Context(),
+		client.Purchase{Input: boxoffice.RawInput{Action: action, JSON: json.RawMessage(input)}, Max: greatest})
 	if err != nil {
 		t.Fatalf("%s: %v", action, err)
 	}
@@ -38,7 +39,8 @@ func TestEveryAction(t *testing.T) {
 	buyer := w.Client(w.NewPayer())
 	ctx := t.Context()
 
-	opened := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look around","template":"audit","context":[{"name":"a.md","text":"b"}]}`)
+	opened := buy(t, buyer, boxoffice.ActionJobOpen,
+		`{"objective":"Look around","template":"audit","context":[{"name":"a.md","text":"b"}]}`)
 	job, err := buyer.Job(ctx, opened.Admission.Result.ID)
 	if err != nil || job.State != boxoffice.JobQueued || job.Template != "audit" || job.Objective != "Look around" {
 		t.Errorf("job %+v, %v", job, err)
@@ -52,7 +54,8 @@ func TestEveryAction(t *testing.T) {
 		t.Errorf("the quote for continuing is for payer %v, want %s", payer, opened.Payment.Payer)
 	}
 
-	launched := buy(t, buyer, boxoffice.ActionLaunchOpen, `{"objective":"A token","kind":"custom_token","chainId":31337,"symbol":"TOK"}`)
+	launched := buy(t, buyer, boxoffice.ActionLaunchOpen,
+		`{"objective":"A token","kind":"custom_token","chainId":31337,"symbol":"TOK"}`)
 	launch, err := buyer.Job(ctx, launched.Admission.Result.ID)
 	if err != nil || launch.LaunchKind == nil || *launch.LaunchKind != "custom_token" {
 		t.Errorf("launch %+v, %v", launch, err)
@@ -64,7 +67,8 @@ func TestEveryAction(t *testing.T) {
 		t.Errorf("oracle %+v, %v", oracle, err)
 	}
 
-	drawn := buy(t, buyer, boxoffice.ActionWorkflowOpen, `{"objective":"Two steps","shape":"chain","nodes":[{"id":"a","objective":"one"},{"id":"b","objective":"two"}]}`)
+	drawn := buy(t, buyer, boxoffice.ActionWorkflowOpen,
+		`{"objective":"Two steps","shape":"chain","nodes":[{"id":"a","objective":"one"},{"id":"b","objective":"two"}]}`)
 	workflow, err := buyer.Workflow(ctx, drawn.Admission.Result.ID)
 	if err != nil || len(workflow.Nodes) != 2 || workflow.Nodes[1].After[0] != "a" {
 		t.Errorf("workflow %+v, %v", workflow, err)
@@ -74,8 +78,10 @@ func TestEveryAction(t *testing.T) {
 		t.Errorf("the workflow's job %+v, %v", carrier, err)
 	}
 
-	planned := buy(t, buyer, boxoffice.ActionScheduleCreate, `{"action":"job.open","input":{"objective":"Look again"},"intervalMinutes":30,"runs":3}`)
-	if got, want := planned.Order.Quote.Payment.Amount, x402.NewUint256(3_000_000); got != want || planned.Order.Quote.Runs != 3 {
+	planned := buy(t, buyer, boxoffice.ActionScheduleCreate,
+		`{"action":"job.open","input":{"objective":"Look again"},"intervalMinutes":30,"runs":3}`)
+	if got, want := planned.Order.Quote.Payment.Amount, x402.NewUint256(3_000_000); got != want ||
+		planned.Order.Quote.Runs != 3 {
 		t.Errorf("3 runs cost %s for %d runs, want %s", got, planned.Order.Quote.Runs, want)
 	}
 	buy(t, buyer, boxoffice.ActionScheduleTopUp, fmt.Sprintf(`{"scheduleId":%q,"runs":2}`, planned.Admission.Result.ID))

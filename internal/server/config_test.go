@@ -99,10 +99,12 @@ func TestConfigSample(t *testing.T) {
 		t.Error(diff)
 	}
 	whole := read(regexp.MustCompile(`(?m)^#([^ ])`).ReplaceAll(sample, []byte("$1")))
-	if len(whole.Agents) != 2 || whole.Launches == nil || len(whole.Launches.Chains) != 1 || len(whole.Launches.Chains[0].Pairings) != 1 {
+	if len(whole.Agents) != 2 || whole.Launches == nil || len(whole.Launches.Chains) != 1 ||
+		len(whole.Launches.Chains[0].Pairings) != 1 {
 		t.Errorf("%+v, %+v", whole.Agents, whole.Launches)
 	}
-	if shown, used := whole.Agents["default"], server.DefaultAgent(); shown.Timeout != used.Timeout || shown.MaxOutput != used.MaxOutput {
+	if shown, used := whole.Agents["default"], server.DefaultAgent(); shown.Timeout != used.Timeout ||
+		shown.MaxOutput != used.MaxOutput {
 		t.Errorf("shown are %v and %d, used are %v and %d", shown.Timeout, shown.MaxOutput, used.Timeout, used.MaxOutput)
 	}
 	for line := range strings.Lines(string(sample)) {
@@ -132,7 +134,8 @@ func TestConfigMistakes(t *testing.T) {
 		{"lease that its agents outlive", minimal + "[work]\nlease = '9s'\n", "work.lease must be at least 10s"},
 		{"an agent that is nothing", minimal + "[agents.research]\ntimeout = '5s'\n", "agents.research needs"},
 		{"an agent that is both", minimal + "[agents.oracle]\ncommand = ['x']\nurl = 'https://x'\n", "agents.oracle needs"},
-		{"an agent without a secret", minimal + "[agents.'skill:create-image']\nurl = 'https://x'\n", "agents.skill:create-image.secret_env"},
+		{"an agent without a secret", minimal + "[agents.'skill:create-image']\nurl = 'https://x'\n",
+			"agents.skill:create-image.secret_env"},
 		{"rate", minimal + "[limits.per_token]\nper_second = 0\n", "limits.per_token"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

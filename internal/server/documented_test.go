@@ -30,8 +30,10 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	unpaid := d.quote(boxoffice.ActionJobOpen, look)
 	lapsed := d.quote(boxoffice.ActionJobOpen, look)
 	oracle := d.bought(w, payer, 50, boxoffice.ActionOracleRequest, `{"question":"So?","panelSize":5}`)
-	workflow := d.bought(w, payer, 51, boxoffice.ActionWorkflowOpen, `{"objective":"Two","shape":"dag","nodes":[{"id":"a","objective":"one"}]}`)
-	schedule := d.bought(w, payer, 52, boxoffice.ActionScheduleCreate, `{"action":"oracle.request","input":{"question":"So?","panelSize":5},"intervalMinutes":10,"runs":1}`)
+	workflow := d.bought(w, payer, 51, boxoffice.ActionWorkflowOpen,
+		`{"objective":"Two","shape":"dag","nodes":[{"id":"a","objective":"one"}]}`)
+	schedule := d.bought(w, payer, 52, boxoffice.ActionScheduleCreate,
+		`{"action":"oracle.request","input":{"question":"So?","panelSize":5},"intervalMinutes":10,"runs":1}`)
 
 	key := boxoffice.NewUUID()
 	quote := func(input string) string {
@@ -39,7 +41,8 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	}
 	large := `{"action":"job.open","input":{"objective":"` + strings.Repeat("x", boxoffice.MaxBodyBytes) + `"}}`
 	strange := string(boxoffice.NewUUID())
-	order, submit, elsewhere := "/requests/"+string(unpaid.ID), "/requests/"+string(unpaid.ID)+"/submit", "/requests/"+strange
+	order, submit, elsewhere := "/requests/"+string(unpaid.ID), "/requests/"+string(unpaid.ID)+"/submit",
+		"/requests/"+strange
 
 	for _, want := range []struct {
 		method, path, body string
@@ -52,7 +55,8 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		{"POST", "/requests/quote", quote(look), 200, nil},
 		{"POST", "/requests/quote", quote(`{"objective":"Other"}`), 409, nil},
 		{"POST", "/requests/quote", `{}`, 400, nil},
-		{"POST", "/requests/quote", `{"action":"job.continue","input":{"jobId":"` + strange + `","input":"x"},"requestKey":"` + strange + `"}`, 422, nil},
+		{"POST", "/requests/quote", `{"action":"job.continue","input":{"jobId":"` + strange +
+			`","input":"x"},"requestKey":"` + strange + `"}`, 422, nil},
 		{"POST", "/requests/quote", large, 413, nil},
 		{"POST", submit, "", 402, nil},
 		{"POST", submit, `{"a":1}`, 400, nil},
@@ -75,11 +79,15 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		}
 	}
 	protected := [][2]string{{"POST", "/requests/quote"}, {"POST", submit}, {"GET", order}, {"GET", "/jobs"},
-		{"GET", "/jobs/" + strange}, {"GET", "/oracles/" + strange}, {"GET", "/workflows/" + strange}, {"GET", "/schedules/" + strange}}
+		{"GET", "/jobs/" + strange}, {"GET", "/oracles/" + strange}, {"GET", "/workflows/" + strange},
+		{"GET", "/schedules/" + strange}}
 	for _, route := range protected {
-		d.send(route[0], route[1], "", "Authorization", "").want(t, http.StatusUnauthorized, boxoffice.RequestTokenRequired, "")
-		d.send(route[0], route[1], "", "Authorization", "Bearer 123").want(t, http.StatusUnauthorized, boxoffice.InvalidRequestToken, "")
-		d.send(route[0], route[1], "", "Origin", "https://elsewhere.example").want(t, http.StatusForbidden, boxoffice.OriginNotAllowed, "")
+		d.send(route[0], route[1], "", "Authorization", "").want(t, http.StatusUnauthorized, boxoffice.RequestTokenRequired,
+			"")
+		d.send(route[0], route[1], "", "Authorization", "Bearer 123").want(t, http.StatusUnauthorized,
+			boxoffice.InvalidRequestToken, "")
+		d.send(route[0], route[1], "", "Origin", "https://elsewhere.example").want(t, http.StatusForbidden,
+			boxoffice.OriginNotAllowed, "")
 	}
 	for _, kind := range []string{"/jobs/", "/oracles/", "/workflows/", "/schedules/"} {
 		d.send("GET", kind+strange, "").want(t, http.StatusNotFound, boxoffice.NotFound, "")
@@ -91,14 +99,16 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	other.challenge.Quote, other.challenge.ResourceURL = paid.Quote, ""
 	header, body = other.sign()
 	d.submit(paid, header, body).want(t, http.StatusConflict, boxoffice.PaymentConflict, "")
-	d.submit(unpaid, "e30=", `{"quoteSignature":"0x`+strings.Repeat("00", 65)+`"}`).want(t, http.StatusBadRequest, boxoffice.InvalidPaymentShape, "")
+	d.submit(unpaid, "e30=", `{"quoteSignature":"0x`+strings.Repeat("00", 65)+`"}`).want(t, http.StatusBadRequest,
+		boxoffice.InvalidPaymentShape, "")
 	for _, document := range []string{"/openapi.json", "/requests/capabilities"} {
 		tag := d.send("GET", document, "").Header.Get("ETag")
 		if r := d.send("GET", document, "", "If-None-Match", tag); r.Status != http.StatusNotModified {
 			t.Errorf("%s with its ETag answered %d", document, r.Status)
 		}
 	}
-	for _, path := range []string{"/jobs", "/jobs/" + strange, "/oracles/" + strange, "/workflows/" + strange, "/schedules/" + strange} {
+	for _, path := range []string{"/jobs", "/jobs/" + strange, "/oracles/" + strange, "/workflows/" + strange,
+		"/schedules/" + strange} {
 		d.send("GET", path, large).want(t, http.StatusRequestEntityTooLarge, boxoffice.BodyTooLarge, "")
 	}
 
@@ -106,11 +116,13 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	launch := d.quote(boxoffice.ActionLaunchOpen, `{"objective":"A token","kind":"custom_token","chainId":31337}`)
 	w.Options.Launches = nil
 	w.Restart()
-	d.send("POST", "/requests/"+string(launch.ID)+"/submit", "").want(t, http.StatusUnprocessableEntity, boxoffice.ActionRefused, "launches_unavailable")
+	d.send("POST", "/requests/"+string(launch.ID)+"/submit", "").want(t, http.StatusUnprocessableEntity,
+		boxoffice.ActionRefused, "launches_unavailable")
 
 	w.Advance(601 * time.Second)
 	d.send("POST", "/requests/"+string(lapsed.ID)+"/submit", "").want(t, http.StatusGone, boxoffice.QuoteExpired, "")
-	if got := decode[boxoffice.Status](t, d.send("GET", "/requests/"+string(lapsed.ID), "")); got.Status != boxoffice.Expired {
+	if got := decode[boxoffice.Status](t,
+		d.send("GET", "/requests/"+string(lapsed.ID), "")); got.Status != boxoffice.Expired {
 		t.Errorf("a lapsed order reads %s", got.Status)
 	}
 	// 429, 503 and a submit that answers 202 have their own tests, and 500 is a fault. A
@@ -120,7 +132,8 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		"getRepositoryRefs", "fetchRepository", "answerTask") // see TestDocumentedAnswersOfGitAndAgents
 }
 
-func (d *requester) bought(w *servertest.World, payer *ecdsa.PrivateKey, nonce uint64, action, input string) boxoffice.UUID {
+func (d *requester) bought(w *servertest.World, payer *ecdsa.PrivateKey, nonce uint64, action,
+	input string) boxoffice.UUID {
 	d.t.Helper()
 	order := d.quote(action, input)
 	draft := newDraft(d.t, w, d.challenge(order), payer)

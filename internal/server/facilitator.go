@@ -41,7 +41,8 @@ func (c *Config) checkFacilitator() error {
 	case len(c.Facilitator.Assets) == 0:
 		return errors.New("facilitator.assets is required")
 	}
-	return cmp.Or(positive("facilitator.wait", c.Facilitator.Wait), c.Facilitator.Rate.check("facilitator.rate"), c.checkSettling())
+	return cmp.Or(positive("facilitator.wait", c.Facilitator.Wait), c.Facilitator.Rate.check("facilitator.rate"),
+		c.checkSettling())
 }
 
 // NewFacilitator returns a server that settles for other x402 servers. It may use the
@@ -71,7 +72,8 @@ func (s *Server) openFacilitator(ctx context.Context) (err error) {
 	})
 	s.openSettlement(settling.Decided)
 	s.handler = httpapi.NewFacilitator(httpapi.FacilitatorConfig{
-		Facilitator: settling, Token: os.Getenv("BOXOFFICE_FACILITATOR_TOKEN"), PerAddress: ratelimit.Rate(s.Facilitator.Rate),
+		Facilitator: settling, Token: os.Getenv("BOXOFFICE_FACILITATOR_TOKEN"),
+		PerAddress:     ratelimit.Rate(s.Facilitator.Rate),
 		TrustedProxies: s.Limits.TrustedProxies, Log: s.Log, Now: s.Now,
 	})
 	return s.listen(s.Facilitator.Listen)

@@ -28,7 +28,8 @@ import (
 func as(key string) func(map[string]any) { return func(wire map[string]any) { wire["key"] = key } }
 
 // call posts to the facilitator as another server would.
-func (c *facilitator) call(path string, payload x402.Payload, terms x402.Requirements, change ...func(map[string]any)) (int, []byte) {
+func (c *facilitator) call(path string, payload x402.Payload, terms x402.Requirements,
+	change ...func(map[string]any)) (int, []byte) {
 	c.t.Helper()
 	var wire map[string]any
 	if err := json.Unmarshal([]byte(asJSON(c.t, payload)), &wire); err != nil {
@@ -60,18 +61,20 @@ func (c *facilitator) call(path string, payload x402.Payload, terms x402.Require
 }
 
 // foreignPayment returns a payment that a customer of another server has signed.
-func foreignPayment(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, nonce uint64) (x402.Payload, x402.Requirements) {
+func foreignPayment(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, nonce uint64) (x402.Payload,
+	x402.Requirements) {
 	t.Helper()
 	terms := x402.Requirements{
 		Scheme: x402.SchemeExact, Network: x402.Network(w.Options.Chain.ID), Asset: w.Chain.Token(), Amount: servertest.Price,
 		PayTo: devchain.PayTo(), MaxTimeoutSeconds: 60,
 		Extra: &x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: "Boxoffice Test Token", Version: "1"},
 	}
-	payload := x402.Payload{X402Version: 2, Accepted: terms, Payload: x402.Permit2Payload{Authorization: x402.Authorization{
-		From: crypto.PubkeyToAddress(key.PublicKey), Permitted: x402.Permitted{Token: terms.Asset, Amount: terms.Amount},
-		Spender: x402.ExactProxy, Nonce: x402.NewUint256(nonce), Deadline: x402.NewUint256(uint64(w.Now().Unix()) + 60),
-		Witness: x402.Witness{To: terms.PayTo},
-	}}}
+	payload := x402.Payload{X402Version: 2, Accepted: terms,
+		Payload: x402.Permit2Payload{Authorization: x402.Authorization{
+			From: crypto.PubkeyToAddress(key.PublicKey), Permitted: x402.Permitted{Token: terms.Asset, Amount: terms.Amount},
+			Spender: x402.ExactProxy, Nonce: x402.NewUint256(nonce), Deadline: x402.NewUint256(uint64(w.Now().Unix()) + 60),
+			Witness: x402.Witness{To: terms.PayTo},
+		}}}
 	signature, err := x402.Sign(payload.Payload.Authorization.Digest(w.Options.Chain.ID), key)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +111,8 @@ func (r repeated) settle(t *testing.T) {
 		c = newFacilitator(t, o, func(o *server.Options) { o.Facilitator.TellOnce = r.once })
 	})
 	payer := w.NewKey()
-	if err := w.Chain.Fund(t.Context(), crypto.PubkeyToAddress(payer.PublicKey), devchain.Ether(1), servertest.Price.Big()); err != nil {
+	if err := w.Chain.Fund(t.Context(), crypto.PubkeyToAddress(payer.PublicKey), devchain.Ether(1),
+		servertest.Price.Big()); err != nil {
 		t.Fatal(err) // enough for one
 	}
 	if err := w.Chain.Approve(t.Context(), payer); err != nil {
@@ -174,7 +178,8 @@ func (r repeated) settle(t *testing.T) {
 			t.Errorf("%q: verified as %+v", caller, said)
 		}
 		said := settle(caller)
-		if knows := mine || !r.once; knows && said != told[0] || !knows && (said.Success || said.ErrorReason != x402.ReasonInvalidNonce) {
+		if knows := mine || !r.once; knows && said != told[0] || !knows &&
+			(said.Success || said.ErrorReason != x402.ReasonInvalidNonce) {
 			t.Errorf("%q: after a restart answered %+v", caller, said)
 		}
 	}
@@ -234,13 +239,29 @@ func TestFacilitatorLimits(t *testing.T) {
 		return answer
 	}
 	for want, change := range map[x402.Reason]func(*x402.Payload, *x402.Requirements){
-		x402.ReasonAssetRefused:     func(p *x402.Payload, r *x402.Requirements) { r.Asset = x402.Permit2; p.Accepted.Asset = x402.Permit2 },
-		x402.ReasonRecipientRefused: func(p *x402.Payload, r *x402.Requirements) { r.PayTo = x402.Permit2; p.Accepted.PayTo = x402.Permit2 },
-		x402.ReasonInvalidNetwork:   func(p *x402.Payload, r *x402.Requirements) { r.Network = "eip155:1"; p.Accepted.Network = "eip155:1" },
-		x402.ReasonUnsupported:      func(p *x402.Payload, r *x402.Requirements) { r.Scheme = "upto"; p.Accepted.Scheme = "upto" },
-		x402.ReasonRequirements:     func(_ *x402.Payload, r *x402.Requirements) { r.Amount = x402.NewUint256(1) },
-		x402.ReasonSignature:        func(p *x402.Payload, _ *x402.Requirements) { p.Payload.Signature[5] ^= 1 },
-		x402.ReasonVersion:          func(p *x402.Payload, _ *x402.Requirements) { p.X402Version = 1 },
+		x402.ReasonAssetRefused: func(p *x402.Payload,
+			r *x402.Requirements) {
+			r.Asset = x402.Permit2
+			p.Accepted.Asset = x402.Permit2
+		},
+		x402.ReasonRecipientRefused: func(p *x402.Payload,
+			r *x402.Requirements) {
+			r.PayTo = x402.Permit2
+			p.Accepted.PayTo = x402.Permit2
+		},
+		x402.ReasonInvalidNetwork: func(p *x402.Payload,
+			r *x402.Requirements) {
+			r.Network = "eip155:1"
+			p.Accepted.Network = "eip155:1"
+		},
+		x402.ReasonUnsupported: func(p *x402.Payload,
+			r *x402.Requirements) {
+			r.Scheme = "upto"
+			p.Accepted.Scheme = "upto"
+		},
+		x402.ReasonRequirements: func(_ *x402.Payload, r *x402.Requirements) { r.Amount = x402.NewUint256(1) },
+		x402.ReasonSignature:    func(p *x402.Payload, _ *x402.Requirements) { p.Payload.Signature[5] ^= 1 },
+		x402.ReasonVersion:      func(p *x402.Payload, _ *x402.Requirements) { p.X402Version = 1 },
 	} {
 		if answer := ask(change); answer.Success || answer.ErrorReason != want {
 			t.Errorf("answered %+v, want %s", answer, want)

@@ -144,7 +144,8 @@ func startWithFacilitator(t testing.TB, change ...func(*server.Options)) (*serve
 func withoutNode(o *server.Options) { o.Chain.RPCURL = "" }
 
 // buyOne quotes and pays once, and returns the order and the response to the payment.
-func buyOne(t testing.TB, w *servertest.World, d *requester, key *ecdsa.PrivateKey, nonce uint64) (boxoffice.Order, reply) {
+func buyOne(t testing.TB, w *servertest.World, d *requester, key *ecdsa.PrivateKey, nonce uint64) (boxoffice.Order,
+	reply) {
 	t.Helper()
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	draft := newDraft(t, w, d.challenge(order), key)
@@ -231,22 +232,31 @@ func TestFacilitatorTrouble(t *testing.T) {
 		})
 	}
 	cases := map[string]func(*facilitator){
-		"the call is dropped":                 first(func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }),
-		"the answer is dropped":               after(0, ""),
-		"502 after delivery":                  after(http.StatusBadGateway, "bad gateway"),
-		"garbage after delivery":              after(http.StatusOK, "<html>"),
-		"success of another payment":          after(http.StatusOK, `{"success":true,"transaction":"0x12","network":"eip155:31337"}`),
-		"balance moved after delivery":        after(http.StatusOK, `{"success":false,"errorReason":"permit2_invalid_nonce","transaction":"","network":"eip155:31337"}`),
-		"refused on the second call":          refusedSecond(),
-		"the call is delivered twice":         twice(first),
-		"429":                                 say(http.StatusTooManyRequests, `{"error":"slow down"}`),
-		"401":                                 say(http.StatusUnauthorized, `{"error":"who are you"}`),
-		"404 of a proxy":                      say(http.StatusNotFound, "not found"),
-		"500 as x402-rs says it":              say(http.StatusInternalServerError, `{"success":false,"network":"","transaction":"","errorReason":"unexpected_error","errorMessage":"Onchain error","payer":""}`),
-		"pending as @x402/evm 2.27 says it":   say(http.StatusOK, `{"success":false,"errorReason":"settlement_pending","transaction":"0x`+zeros+`","network":"eip155:31337"}`),
-		"reverted as the Go facilitator says": say(http.StatusOK, `{"success":false,"errorReason":"invalid_exact_evm_transaction_failed","transaction":"0x`+zeros+`","network":"eip155:31337"}`),
-		"an unknown reason":                   say(http.StatusOK, `{"success":false,"errorReason":"mercury_in_retrograde","transaction":"","network":"eip155:31337"}`),
-		"an empty body":                       say(http.StatusOK, ``),
+		"the call is dropped": first(func(http.ResponseWriter, *http.Request,
+			http.Handler) {
+			panic(http.ErrAbortHandler)
+		}),
+		"the answer is dropped":  after(0, ""),
+		"502 after delivery":     after(http.StatusBadGateway, "bad gateway"),
+		"garbage after delivery": after(http.StatusOK, "<html>"),
+		"success of another payment": after(http.StatusOK,
+			`{"success":true,"transaction":"0x12","network":"eip155:31337"}`),
+		"balance moved after delivery": after(http.StatusOK,
+			`{"success":false,"errorReason":"permit2_invalid_nonce","transaction":"","network":"eip155:31337"}`),
+		"refused on the second call":  refusedSecond(),
+		"the call is delivered twice": twice(first),
+		"429":                         say(http.StatusTooManyRequests, `{"error":"slow down"}`),
+		"401":                         say(http.StatusUnauthorized, `{"error":"who are you"}`),
+		"404 of a proxy":              say(http.StatusNotFound, "not found"),
+		"500 as x402-rs says it": say(http.StatusInternalServerError,
+			`{"success":false,"network":"","transaction":"","errorReason":"unexpected_error","errorMessage":"Onchain error","payer":""}`),
+		"pending as @x402/evm 2.27 says it": say(http.StatusOK,
+			`{"success":false,"errorReason":"settlement_pending","transaction":"0x`+zeros+`","network":"eip155:31337"}`),
+		"reverted as the Go facilitator says": say(http.StatusOK,
+			`{"success":false,"errorReason":"invalid_exact_evm_transaction_failed","transaction":"0x`+zeros+`","network":"eip155:31337"}`),
+		"an unknown reason": say(http.StatusOK,
+			`{"success":false,"errorReason":"mercury_in_retrograde","transaction":"","network":"eip155:31337"}`),
+		"an empty body": say(http.StatusOK, ``),
 	}
 	for mode, change := range modes {
 		t.Run(mode, func(t *testing.T) {

@@ -49,7 +49,8 @@ func TestHTTPAgent(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) {
 		o.Work.Concurrency = 1
 		o.Agents = map[string]server.AgentConfig{"research": {
-			URL: elsewhere.URL, SecretEnv: "RESEARCHER_SECRET", Callback: true, Timeout: server.Duration(time.Minute), MaxOutput: 2 << 20,
+			URL: elsewhere.URL, SecretEnv: "RESEARCHER_SECRET", Callback: true, Timeout: server.Duration(time.Minute),
+			MaxOutput: 2 << 20,
 		}}
 	})
 	buyer := w.Client(w.NewPayer())
@@ -78,7 +79,10 @@ func TestHTTPAgent(t *testing.T) {
 		t.Errorf("a result that is not signed: %d", status)
 	}
 	message := task.Callback[bytes.LastIndexByte([]byte(task.Callback), '/')+1:]
-	if status := answer(func(r *http.Request, body []byte) { secret.Sign(r.Header, message, time.Now(), body) }); status != http.StatusNoContent {
+	if status := answer(func(r *http.Request,
+		body []byte) {
+		secret.Sign(r.Header, message, time.Now(), body)
+	}); status != http.StatusNoContent {
 		t.Errorf("the agent's result: %d", status)
 	}
 	job := watch(t, buyer, id)

@@ -75,7 +75,8 @@ func (l *launchChains) check(ctx context.Context) {
 		checks.Go(func() {
 			err := checkNode(ctx, chainID, node)
 			if err != nil && l.Live(chainID) && ctx.Err() == nil {
-				l.log.WarnContext(ctx, "the RPC node of a launch chain does not answer: launches on it are not sold", "chain", chainID, "err", err)
+				l.log.WarnContext(ctx, "the RPC node of a launch chain does not answer: launches on it are not sold",
+					"chain", chainID, "err", err)
 			}
 			mu.Lock()
 			defer mu.Unlock()

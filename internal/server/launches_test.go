@@ -31,7 +31,8 @@ func TestLaunchChainsAreChecked(t *testing.T) {
 	w := servertest.Start(t, func(o *server.Options) {
 		chains := o.Launches.Chains
 		chains[0].RPCURL = node.URL
-		o.Launches.Chains = append(chains, server.LaunchChainConfig{ChainID: 1, Name: "Another", Kinds: []string{"evm_project"}, RPCURL: "http://127.0.0.1:1"})
+		o.Launches.Chains = append(chains,
+			server.LaunchChainConfig{ChainID: 1, Name: "Another", Kinds: []string{"evm_project"}, RPCURL: "http://127.0.0.1:1"})
 	})
 	buyer := w.Client(w.NewPayer())
 	sold := func() (ids []uint64) {

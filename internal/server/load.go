@@ -120,7 +120,8 @@ func positive(key string, value Duration) error {
 // isHTTP reports whether an address is http or https, without a query or a fragment.
 func isHTTP(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.RawQuery == "" && u.Fragment == ""
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.RawQuery == "" &&
+		u.Fragment == ""
 }
 
 func (r RateConfig) check(key string) error {
@@ -142,7 +143,8 @@ func Sample() ([]byte, error) {
 		return nil, err
 	}
 	local := DefaultAgent()
-	local.Command, local.Env, local.Writable = []string{"/usr/local/bin/agent"}, []string{"AGENT_KEY"}, []string{"/var/cache/agent"}
+	local.Command, local.Env, local.Writable = []string{"/usr/local/bin/agent"}, []string{"AGENT_KEY"},
+		[]string{"/var/cache/agent"}
 	local.MaxMemory, local.Confined = 4<<30, true
 	config.Agents = map[string]AgentConfig{
 		"default": local,

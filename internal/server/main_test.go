@@ -46,7 +46,8 @@ func newRequester(t testing.TB, w *servertest.World) *requester {
 // send posts or gets; headers are name, value, name, value.
 func (d *requester) send(method, path, body string, headers ...string) reply {
 	d.t.Helper()
-	request, err := http.NewRequestWithContext(d.t.Context(), method, d.w.Options.BaseURL+path, bytes.NewReader([]byte(body)))
+	request, err := http.NewRequestWithContext(d.t.Context(), method, d.w.Options.BaseURL+path,
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -103,7 +104,8 @@ func (r reply) want(t testing.TB, status int, code boxoffice.Code, reason string
 	t.Helper()
 	problem := decode[boxoffice.Problem](t, r)
 	if r.Status != status || problem.Code != code || problem.Reason != reason {
-		t.Errorf("answered %d %s %s (%s), want %d %s %s", r.Status, problem.Code, problem.Reason, problem.Detail, status, code, reason)
+		t.Errorf("answered %d %s %s (%s), want %d %s %s", r.Status, problem.Code, problem.Reason, problem.Detail, status,
+			code, reason)
 	}
 }
 
@@ -139,7 +141,8 @@ func holdSettler(t testing.TB, w *servertest.World) (release func()) {
 	name := fmt.Sprintf("settler/%d/%s", w.Options.Chain.ID, crypto.PubkeyToAddress(w.Options.Key.PublicKey))
 	hold := func(from, length time.Duration) error {
 		now := boxoffice.At(w.Now().Add(from))
-		return store.Lease(context.WithoutCancel(t.Context()), name, "test", now, now+boxoffice.Timestamp(length.Milliseconds()))
+		return store.Lease(context.WithoutCancel(t.Context()), name, "test", now,
+			now+boxoffice.Timestamp(length.Milliseconds()))
 	}
 	// At the time that the test passes, an hour from now, the service's lease has expired.
 	if err := hold(time.Hour, time.Hour); err != nil {

@@ -66,17 +66,20 @@ func TestPayments(t *testing.T) {
 	if totals.Settled != 1 || totals.Failed != 1 || totals.Unsettled != 1 || totals.Waiting+totals.Sent != 0 {
 		t.Errorf("totals %+v", totals)
 	}
-	if gas := totals.Gas; gas.Transactions != 1 || gas.Payments != 1 || gas.GasUsed < 50_000 || gas.GasUsed > 150_000 || gas.FeesGwei == 0 {
+	if gas := totals.Gas; gas.Transactions != 1 || gas.Payments != 1 || gas.GasUsed < 50_000 || gas.GasUsed > 150_000 ||
+		gas.FeesGwei == 0 {
 		t.Errorf("gas %+v", gas)
 	}
 	if len(listed.Payments) != 2 {
 		t.Fatalf("%d payments are listed", len(listed.Payments))
 	}
 	newest, oldest := listed.Payments[0], listed.Payments[1]
-	if newest.OrderID != failed.ID || newest.State != payment.Failed || newest.Reason != string(x402.ReasonAllowanceRequired) || newest.Final {
+	if newest.OrderID != failed.ID || newest.State != payment.Failed ||
+		newest.Reason != string(x402.ReasonAllowanceRequired) || newest.Final {
 		t.Errorf("the failed payment reads %+v", newest)
 	}
-	if oldest.OrderID != settled.ID || *oldest.SettledBy != *paid.Payment.TransactionHash || len(oldest.Transactions) != 1 || *oldest.Transactions[0].GasUsed != totals.Gas.GasUsed {
+	if oldest.OrderID != settled.ID || *oldest.SettledBy != *paid.Payment.TransactionHash ||
+		len(oldest.Transactions) != 1 || *oldest.Transactions[0].GasUsed != totals.Gas.GasUsed {
 		t.Errorf("the settled payment reads %+v", oldest)
 	}
 	sent, err := x402.ParsePayment(header)
@@ -87,7 +90,8 @@ func TestPayments(t *testing.T) {
 		t.Error("a signature is listed")
 	}
 
-	if listed, _ := payments(t, w, "?state=settled&limit=1"); len(listed.Payments) != 1 || listed.Payments[0].OrderID != settled.ID {
+	if listed, _ := payments(t, w, "?state=settled&limit=1"); len(listed.Payments) != 1 ||
+		listed.Payments[0].OrderID != settled.ID {
 		t.Errorf("the settled ones are %+v", listed.Payments)
 	}
 	response, err := http.Get("http://" + w.OperatorAddr() + "/payments?state=lost")

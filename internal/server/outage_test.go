@@ -140,7 +140,8 @@ func TestDatabaseUnavailable(t *testing.T) {
 		{"GET", "/jobs", ""}, {"GET", "/jobs/" + strange, ""}, {"GET", "/oracles/" + strange, ""},
 		{"GET", "/workflows/" + strange, ""}, {"GET", "/schedules/" + strange, ""},
 	} {
-		d.send(request[0], request[1], request[2]).want(t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable, "")
+		d.send(request[0], request[1], request[2]).want(t, http.StatusServiceUnavailable, boxoffice.TemporarilyUnavailable,
+			"")
 	}
 	if r := d.send("GET", "/requests/capabilities", ""); r.Status != http.StatusOK {
 		t.Errorf("capabilities answered %d", r.Status)

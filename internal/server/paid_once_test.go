@@ -70,7 +70,8 @@ func TestOnePermitForManyOrders(t *testing.T) {
 func TestBalanceForOne(t *testing.T) {
 	w := servertest.Start(t)
 	payer := w.NewKey()
-	if err := w.Chain.Fund(t.Context(), crypto.PubkeyToAddress(payer.PublicKey), devchain.Ether(1), big.NewInt(1_500_000)); err != nil {
+	if err := w.Chain.Fund(t.Context(), crypto.PubkeyToAddress(payer.PublicKey), devchain.Ether(1),
+		big.NewInt(1_500_000)); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Chain.Approve(t.Context(), payer); err != nil {
@@ -195,7 +196,8 @@ func TestEmptySettlementWallet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Chain.Transact(t.Context(), w.Options.Key, common.Address{0xdd}, balance.Sub(balance, big.NewInt(1e14)), nil); err != nil {
+	if _, err := w.Chain.Transact(t.Context(), w.Options.Key, common.Address{0xdd}, balance.Sub(balance, big.NewInt(1e14)),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	release()

@@ -138,7 +138,8 @@ func TestPaymentChecks(t *testing.T) {
 		reason x402.Reason
 		change func(*draft)
 	}{
-		{"another amount accepted", x402.ReasonRequirements, func(d *draft) { d.payload.Accepted.Amount = x402.NewUint256(1) }},
+		{"another amount accepted", x402.ReasonRequirements,
+			func(d *draft) { d.payload.Accepted.Amount = x402.NewUint256(1) }},
 		{"another token name accepted", x402.ReasonRequirements, func(d *draft) { d.payload.Accepted.Extra.Name = "X" }},
 		{"another resource", x402.ReasonResource, func(d *draft) { d.payload.Resource.URL += "/x" }},
 		{"another spender", x402.ReasonSpender, func(d *draft) { d.auth().Spender = x402.Multicall3 }},

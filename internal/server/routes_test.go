@@ -31,7 +31,8 @@ func TestDocumentedAnswersOfGitAndAgents(t *testing.T) {
 	}))
 	t.Cleanup(elsewhere.Close)
 	w := servertest.Start(t, working(t), func(o *server.Options) {
-		o.Agents["default"] = server.AgentConfig{URL: elsewhere.URL, SecretEnv: "AGENT_SECRET", Callback: true, Timeout: server.Duration(time.Minute)}
+		o.Agents["default"] = server.AgentConfig{URL: elsewhere.URL, SecretEnv: "AGENT_SECRET", Callback: true,
+			Timeout: server.Duration(time.Minute)}
 	})
 	d := newRequester(t, w)
 	id := d.bought(w, w.NewPayer(), 1, boxoffice.ActionJobOpen, `{"objective":"Look"}`)
@@ -98,5 +99,6 @@ func TestDocumentedAnswersOfGitAndAgents(t *testing.T) {
 	restore()
 
 	w.Validator.RequireSeen("429", "500", // those and the other routes have their own tests
-		"getDocument", "getCapabilities", "createQuote", "submitOrder", "getOrder", "listJobs", "getJob", "getOracle", "getWorkflow", "getSchedule")
+		"getDocument", "getCapabilities", "createQuote", "submitOrder", "getOrder", "listJobs", "getJob", "getOracle",
+		"getWorkflow", "getSchedule")
 }

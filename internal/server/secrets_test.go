@@ -61,7 +61,8 @@ func TestSecretsStaySecret(t *testing.T) {
 			t.Errorf("%s is in an answer", name)
 		}
 	}
-	for _, secret := range []string{d.token.Reveal(), string(mustDecode(t, d.token.Reveal())), hex.EncodeToString(crypto.FromECDSA(w.Options.Key))} {
+	for _, secret := range []string{d.token.Reveal(), string(mustDecode(t, d.token.Reveal())),
+		hex.EncodeToString(crypto.FromECDSA(w.Options.Key))} {
 		if strings.Contains(files, secret) {
 			t.Error("the token or the settlement key is in a file")
 		}
@@ -114,7 +115,8 @@ func TestSettlementKey(t *testing.T) {
 		t.Errorf("a broken key: %v", err)
 	}
 
-	file, err := keystore.EncryptKey(&keystore.Key{Id: uuid.New(), Address: crypto.PubkeyToAddress(key.PublicKey), PrivateKey: key},
+	file, err := keystore.EncryptKey(&keystore.Key{Id: uuid.New(), Address: crypto.PubkeyToAddress(key.PublicKey),
+		PrivateKey: key},
 		"pass", keystore.LightScryptN, keystore.LightScryptP)
 	if err != nil {
 		t.Fatal(err)

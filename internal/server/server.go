@@ -214,7 +214,8 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		s.settler.Run(work)
 	})
-	s.Log.InfoContext(ctx, "serving", "baseUrl", s.BaseURL, "listen", s.Addr(), "operator", s.OperatorAddr(), "chain", s.Chain.ID)
+	s.Log.InfoContext(ctx, "serving", "baseUrl", s.BaseURL, "listen", s.Addr(), "operator", s.OperatorAddr(),
+		"chain", s.Chain.ID)
 
 	var err error
 	select {
@@ -276,13 +277,15 @@ func (s *Server) waitForChain(ctx context.Context) error {
 	for {
 		facts, err := s.chain.Check(ctx)
 		if err == nil && s.flow != nil && int(facts.Token.Decimals) != s.Payment.Decimals {
-			err = fmt.Errorf("%w: payment.decimals is %d, the token has %d", evm.ErrWrongChain, s.Payment.Decimals, facts.Token.Decimals)
+			err = fmt.Errorf("%w: payment.decimals is %d, the token has %d", evm.ErrWrongChain, s.Payment.Decimals,
+				facts.Token.Decimals)
 		}
 		s.checked.Store(&err)
 		switch {
 		case err == nil:
 			close(s.ready)
-			s.Log.InfoContext(ctx, "chain checked", "chain", s.Chain.ID, "token", facts.Token.Symbol, "batches", facts.Multicall3)
+			s.Log.InfoContext(ctx, "chain checked", "chain", s.Chain.ID, "token", facts.Token.Symbol,
+				"batches", facts.Multicall3)
 			return nil
 		case errors.Is(err, evm.ErrWrongChain):
 			return err
@@ -315,7 +318,9 @@ func (s *Server) chainHealth() error {
 // configured one.
 type checkedStandings struct{ server *Server }
 
-func (c checkedStandings) Standing(ctx context.Context, permits []payment.Permit, approvals ...payment.Approval) ([]payment.Standing, error) {
+func (c checkedStandings) Standing(
+	ctx context.Context, permits []payment.Permit, approvals ...payment.Approval,
+) ([]payment.Standing, error) {
 	if err := c.server.chainHealth(); err != nil {
 		return nil, err
 	}

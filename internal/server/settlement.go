@@ -66,8 +66,9 @@ func (s *Server) dialChain(ctx context.Context, asset common.Address) (err error
 	}
 	s.chain, err = evm.Dial(ctx, evm.Config{
 		RPCURL: s.Chain.RPCURL, ChainID: s.Chain.ID, Asset: asset, Multicall3: s.Chain.Multicall3,
-		RequestTimeout: time.Duration(s.Chain.Timeout), GasPerSettle: s.Settlement.GasPerSettle, MaxTxGas: s.Settlement.MaxTxGas,
-		MaxFee: x402.NewUint256(s.Settlement.MaxFeePerGas), Now: s.Now,
+		RequestTimeout: time.Duration(s.Chain.Timeout), GasPerSettle: s.Settlement.GasPerSettle,
+		MaxTxGas: s.Settlement.MaxTxGas,
+		MaxFee:   x402.NewUint256(s.Settlement.MaxFeePerGas), Now: s.Now,
 	})
 	return err
 }
@@ -76,7 +77,8 @@ func (s *Server) dialChain(ctx context.Context, asset common.Address) (err error
 // facilitator where no RPC node is configured.
 func (s *Server) standings() payment.Standings {
 	if s.chain == nil {
-		return remote.Standings{Client: s.facilitatorClient(), Token: s.token(), MaxTimeout: time.Duration(s.Payment.MaxTimeout)}
+		return remote.Standings{Client: s.facilitatorClient(), Token: s.token(),
+			MaxTimeout: time.Duration(s.Payment.MaxTimeout)}
 	}
 	return checkedStandings{s}
 }
@@ -102,17 +104,20 @@ func (s *Server) openSettlement(decided func()) {
 	if s.chain != nil {
 		decider = payment.NewDecider(payment.DeciderConfig{
 			ChainID: s.Chain.ID, Chain: s.chain, Store: s.store, Recorder: recorder, History: s.store,
-			Confirmations: s.Chain.Confirmations, ReorgDepth: s.Chain.ReorgDepth, ReviewEvery: time.Duration(s.Settlement.Recheck),
-			Decided: decided, Now: s.Now, Log: s.Log,
+			Confirmations: s.Chain.Confirmations, ReorgDepth: s.Chain.ReorgDepth,
+			ReviewEvery: time.Duration(s.Settlement.Recheck),
+			Decided:     decided, Now: s.Now, Log: s.Log,
 		})
 	}
 	rounds := payment.LoopConfig{
 		Leases: s.store, Holder: string(boxoffice.NewUUID()), LeaseFor: time.Duration(s.Settlement.Lease),
-		PollEvery: time.Duration(s.Settlement.Poll), RecheckEvery: time.Duration(s.Settlement.Recheck), Now: s.Now, Log: s.Log,
+		PollEvery: time.Duration(s.Settlement.Poll), RecheckEvery: time.Duration(s.Settlement.Recheck), Now: s.Now,
+		Log: s.Log,
 	}
 	if s.Settlement.Via == ViaFacilitator {
 		s.settler = remote.NewSettler(remote.SettlerConfig{
-			ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Recorder: recorder, Exposures: s.store, Decider: decider,
+			ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Recorder: recorder, Exposures: s.store,
+			Decider:     decider,
 			MaxInFlight: s.Settlement.Facilitator.MaxInFlight, RetryEvery: time.Duration(s.Settlement.Facilitator.Retry),
 			Decided: decided, Rounds: rounds,
 		})

@@ -37,7 +37,8 @@ func TestContractWalletBuys(t *testing.T) {
 	if payer := opened.Payment.Payer; payer != wallet {
 		t.Errorf("paid by %s, not by %s", payer, wallet)
 	}
-	continued := buy(t, buyer, boxoffice.ActionJobContinue, fmt.Sprintf(`{"jobId":%q,"input":"Look closer"}`, opened.Admission.Result.ID))
+	continued := buy(t, buyer, boxoffice.ActionJobContinue,
+		fmt.Sprintf(`{"jobId":%q,"input":"Look closer"}`, opened.Admission.Result.ID))
 	if payer := continued.Order.Quote.Payer; payer == nil || *payer != wallet {
 		t.Errorf("the quote for continuing is for %v", payer)
 	}
@@ -49,12 +50,14 @@ func TestClientAsksTheContract(t *testing.T) {
 	w := servertest.Start(t)
 	owner := w.NewKey()
 	wallet := w.NewContract(contracts.Wallet(), owner)
-	stranger := w.Client(owner, func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(w.NewKey())) })
+	stranger := w.Client(owner,
+		func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(w.NewKey())) })
 	status, err := stranger.Buy(t.Context(), client.Purchase{Input: boxoffice.JobOpen{Objective: "Look"}, Max: greatest})
 	if err == nil || !strings.Contains(err.Error(), "does not accept") || status.Status != boxoffice.Quoted {
 		t.Errorf("the order is %s: %v", status.Status, err)
 	}
-	if _, err := client.Approve(t.Context(), w.Chain.Client(), client.ContractSigner(wallet, client.KeySigner(owner)), w.Chain.Token()); err != client.ErrContractApproves {
+	if _, err := client.Approve(t.Context(), w.Chain.Client(), client.ContractSigner(wallet, client.KeySigner(owner)),
+		w.Chain.Token()); err != client.ErrContractApproves {
 		t.Errorf("approving: %v", err)
 	}
 	wantReceived(t, w, 0)
@@ -85,7 +88,8 @@ func TestDelegatedAccountBuys(t *testing.T) {
 	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	header, body := newDraft(t, w, d.challenge(order), payer).sign()
-	d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonSignature))
+	d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected,
+		string(x402.ReasonSignature))
 
 	// A key that only the delegate knows approves as well.
 	tell(t, w, account, contracts.Accept, contracts.Accept)
@@ -136,14 +140,18 @@ func TestContractWalletChecks(t *testing.T) {
 		detail string
 		change func(*draft)
 	}{
-		{"permit by another", x402.ReasonSignature, "does not accept", func(d *draft) { d.auth().From, d.key, d.approver = wallet, stranger, owner }},
-		{"approval by another", x402.ReasonQuoteApprovalWallet, "EIP-1271", func(d *draft) { d.auth().From, d.approver = wallet, stranger }},
+		{"permit by another", x402.ReasonSignature, "does not accept",
+			func(d *draft) { d.auth().From, d.key, d.approver = wallet, stranger, owner }},
+		{"approval by another", x402.ReasonQuoteApprovalWallet, "EIP-1271",
+			func(d *draft) { d.auth().From, d.approver = wallet, stranger }},
 		{"approval of another amount", x402.ReasonQuoteApprovalWallet, "EIP-1271", func(d *draft) {
 			d.auth().From = wallet
 			d.approval = func(a *boxoffice.QuoteApproval) { a.Amount = x402.NewUint256(1) }
 		}},
-		{"the owner's own wallet approves", x402.ReasonSignature, "does not recover", func(d *draft) { d.key, d.approver = stranger, owner }},
-		{"no contract is there", x402.ReasonSignature, "does not recover", func(d *draft) { d.auth().From = common.Address{19: 9} }},
+		{"the owner's own wallet approves", x402.ReasonSignature, "does not recover",
+			func(d *draft) { d.key, d.approver = stranger, owner }},
+		{"no contract is there", x402.ReasonSignature, "does not recover",
+			func(d *draft) { d.auth().From = common.Address{19: 9} }},
 		{"wrapped (ERC-6492)", x402.ReasonSignature, "deploy the wallet", signature(wrapped)},
 		{"longer", x402.ReasonSignature, "65 bytes", signature(make([]byte, 130))},
 		{"compact", x402.ReasonSignature, "65 bytes", signature(make([]byte, 64))},
@@ -181,7 +189,8 @@ func TestContractWalletChecks(t *testing.T) {
 	any65.sealed = func(d *draft) { d.payload.Payload.Signature = bytes.Repeat([]byte{0xff}, 65) }
 	header, _ := any65.sign()
 	wrappedApproval := fmt.Sprintf(`{"quoteSignature":"0x%s"}`, hex.EncodeToString(wrapped))
-	if answer := d.submit(order, header, wrappedApproval); answer.Status != http.StatusBadRequest || !bytes.Contains(answer.Body, []byte("deployed")) {
+	if answer := d.submit(order, header, wrappedApproval); answer.Status != http.StatusBadRequest ||
+		!bytes.Contains(answer.Body, []byte("deployed")) {
 		t.Errorf("a wrapped approval is answered %d %s", answer.Status, answer.Body)
 	}
 	anything := fmt.Sprintf(`{"quoteSignature":"0x%s"}`, strings.Repeat("00", 65))
@@ -200,7 +209,8 @@ func TestFacilitatorTakesWallets(t *testing.T) {
 	if err := w.Chain.Delegate(t.Context(), payer, wallet); err != nil {
 		t.Fatal(err)
 	}
-	pay := func(key *ecdsa.PrivateKey, from common.Address, nonce uint64, signature []byte) (x402.Verification, x402.Settlement) {
+	pay := func(key *ecdsa.PrivateKey, from common.Address, nonce uint64, signature []byte) (x402.Verification,
+		x402.Settlement) {
 		payload, terms := foreignPayment(t, w, key, nonce)
 		payload.Payload.Authorization.From = from
 		if signature != nil {
@@ -259,7 +269,8 @@ func TestWalletsWithoutNode(t *testing.T) {
 	}
 	buyer := w.Client(owner, func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(owner)) })
 	_, err := buyer.Buy(t.Context(), client.Purchase{Input: boxoffice.JobOpen{Objective: "Look"}, Max: greatest})
-	if mismatch, ok := errors.AsType[*client.MismatchError](err); !ok || mismatch.Field != "capabilities/payment/contractWallets" {
+	if mismatch, ok := errors.AsType[*client.MismatchError](err); !ok ||
+		mismatch.Field != "capabilities/payment/contractWallets" {
 		t.Errorf("the client signs: %v", err)
 	}
 	d := newRequester(t, w)
@@ -275,7 +286,8 @@ func TestWalletsWithoutNode(t *testing.T) {
 		return false
 	})
 	c.intercept.Store(&count)
-	d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonSignature))
+	d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected,
+		string(x402.ReasonSignature))
 	if n := asked.Load(); n != 0 {
 		t.Errorf("the facilitator was asked %d times about an invalid signature", n)
 	}
