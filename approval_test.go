@@ -72,8 +72,8 @@ func TestApprovalVectors(t *testing.T) {
 	}
 }
 
-// TestTemplateHashesToDigest: whoever signs the published template with
-// someone else's library signs what Digest computes.
+// TestTemplateHashesToDigest: another library that signs the published template
+// signs the hash that Digest computes.
 func TestTemplateHashesToDigest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hash := rapid.Custom(func(t *rapid.T) boxoffice.Hash {
@@ -135,7 +135,7 @@ func TestTemplateIsACopy(t *testing.T) {
 	}
 }
 
-// TestApprovalCoversEveryField: an approval of one thing is not one of another.
+// TestApprovalCoversEveryField: every field of an approval changes its digest.
 func TestApprovalCoversEveryField(t *testing.T) {
 	approval, err := someChallenge().Approve("Boxoffice", boxoffice.Hash{9})
 	if err != nil {

@@ -227,8 +227,8 @@ func withOther(q boxoffice.Quote, path string) (boxoffice.Quote, error) {
 	return q, nil
 }
 
-// FuzzQuote decodes anything. What it accepts is valid, and means what was
-// sent: it encodes to the same canonical JSON.
+// FuzzQuote decodes any document. A quote that decodes is valid, and encodes to
+// the same canonical JSON.
 func FuzzQuote(f *testing.F) {
 	quote := marshal(f, someQuote())
 	f.Add(quote)
@@ -236,7 +236,7 @@ func FuzzQuote(f *testing.F) {
 	f.Add([]byte(`{"v":1,"v":1}`))
 	f.Add([]byte(strings.Replace(string(quote), `"issuedAt":1795168800`, `"issuedAt":-0`, 1)))
 	f.Add([]byte(strings.Replace(string(quote), `"terms"`, `"runs":0,"terms"`, 1)))
-	// Some cuts of a valid quote, the same in every run.
+	// Parts of a valid quote, the same in every run.
 	source := rand.New(rand.NewPCG(1, 2))
 	for range 8 {
 		f.Add(quote[:source.IntN(len(quote))])

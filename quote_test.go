@@ -324,7 +324,8 @@ func TestRunsRules(t *testing.T) {
 	wantField(t, largest.Validate(), "ok")
 }
 
-// TestDocumentsReadInTwoWays refuses what a lax reader would let pass.
+// TestDocumentsReadInTwoWays: documents that two readers can read differently are
+// refused.
 func TestDocumentsReadInTwoWays(t *testing.T) {
 	quote := string(marshal(t, someQuote()))
 	for name, document := range map[string]string{

@@ -64,7 +64,7 @@ func (a *attempt) status() boxoffice.Status {
 
 // Buy quotes, checks, signs, submits and waits until the order is admitted
 // (docs/protocol.md §1.2). It returns the order as last seen, also beside an error.
-// OutcomeOf tells what the error means for the money: it is a *MismatchError or
+// OutcomeOf says what the error means for the money: it is a *MismatchError or
 // *ShortfallError before anything was signed, a *ResponseError of the service, a
 // *PaymentError, or a *PendingError when the outcome is not known yet.
 //

@@ -78,7 +78,7 @@ func shapeError(t *testing.T, document string) *x402.ShapeError {
 }
 
 // Every member at every level: left out, null, of each wrong type, and twice;
-// and at every level a member that nobody knows.
+// and at every level an unknown member.
 func TestParsePaymentShape(t *testing.T) {
 	levels := []string{
 		"", "resource", "accepted", "accepted.extra", "payload",
@@ -300,7 +300,7 @@ func TestParsePaymentReads(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	// The letters of an address change the hash of what was sent and nothing else.
+	// The case of an address's letters changes the hash of the payload and nothing else.
 	lower, err := x402.ParsePayment(
 		header(
 			strings.ReplaceAll(
@@ -357,7 +357,7 @@ func FuzzParsePayment(f *testing.F) {
 	})
 }
 
-// What a submit costs before the chain is asked.
+// The work of a submit before the first RPC call.
 func BenchmarkVerify(b *testing.B) {
 	v := vectors(b)[0]
 	b.Run("ParsePayment", func(b *testing.B) {
@@ -397,8 +397,7 @@ func BenchmarkVerify(b *testing.B) {
 	})
 }
 
-// A contract wallet's signature may be any bytes: what they are worth is not a
-// matter of the shape.
+// A contract wallet's signature may be any bytes: the parser does not check it.
 func TestSignatureOfAnyBytes(t *testing.T) {
 	for _, signature := range []string{strings.Repeat("ff", 65), strings.Repeat("00", 65), strings.Repeat("6492", 64), ""} {
 		payment, err := x402.ParsePayment(header(strings.Replace(full, "0x0102", "0x"+signature, 1)))

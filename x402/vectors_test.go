@@ -19,8 +19,8 @@ import (
 	"boxoffice/x402"
 )
 
-// A vector is a payment that other people's implementations made: viem signed
-// it, and the official x402 client put some of them together.
+// A vector is a payment made by other implementations: viem signed it, and the
+// official x402 client built some of them.
 type vector struct {
 	Name          string
 	Key           string
