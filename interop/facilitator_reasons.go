@@ -21,13 +21,13 @@ type badPayment struct {
 	spoil   func(*x402.Authorization) // before it is signed; nil: the signature is wrong
 	poor    bool                      // its payer has no tokens
 	verify  x402.Reason
-	outcome remote.Outcome
+	outcome remote.ReplyKind
 	settle  x402.Reason
 }
 
 // refusedFor returns a payment that /verify and /settle refuse for the same reason.
 func refusedFor(reason x402.Reason, spoil func(*x402.Authorization)) badPayment {
-	return badPayment{spoil: spoil, verify: reason, outcome: remote.Refused, settle: reason}
+	return badPayment{spoil: spoil, verify: reason, outcome: remote.ReplyRefused, settle: reason}
 }
 
 var badPayments = []badPayment{
@@ -39,13 +39,13 @@ var badPayments = []badPayment{
 	refusedFor(x402.ReasonSpender, func(a *x402.Authorization) { a.Spender = x402.Permit2 }),
 	{
 		spoil:  func(a *x402.Authorization) { a.Witness.ValidAfter = a.Deadline },
-		verify: x402.ReasonNotYetValid, outcome: remote.Declined, settle: x402.ReasonNotYetValid,
+		verify: x402.ReasonNotYetValid, outcome: remote.ReplyNotTaken, settle: x402.ReasonNotYetValid,
 	},
 	{
 		// /verify simulates the payment. /settle does not, and gets the error of its RPC node for a transaction that would
 		// revert. It answers the same when it has lost sight of a transaction that it sent, so nothing is decided.
 		spoil: func(*x402.Authorization) {}, poor: true,
-		verify: x402.ReasonInsufficientBalance, outcome: remote.Open, settle: x402.ReasonTransactionFailed,
+		verify: x402.ReasonInsufficientBalance, outcome: remote.ReplyUnknown, settle: x402.ReasonTransactionFailed,
 	},
 }
 
@@ -75,13 +75,13 @@ func officialReasons(ctx context.Context, d *demo, facilitator string) error {
 	if refused, err := client.Verify(ctx, intent.Payload, terms); err != nil || refused != nil {
 		return fmt.Errorf("/verify of a good payment: read as %+v, %v", refused, err)
 	}
-	if result := client.Settle(ctx, intent); result.Outcome != remote.Settled {
+	if result := client.Settle(ctx, intent); result.Kind != remote.ReplySettled {
 		return fmt.Errorf("/settle of a good payment: read as %+v", result)
 	}
 	if err := verifies(ctx, client, intent, terms, x402.ReasonSimulation); err != nil {
 		return fmt.Errorf("a settled payment: %w", err)
 	}
-	if err := settles(ctx, client, intent, remote.Open, x402.ReasonTransactionFailed); err != nil {
+	if err := settles(ctx, client, intent, remote.ReplyUnknown, x402.ReasonTransactionFailed); err != nil {
 		return fmt.Errorf("a settled payment: %w", err)
 	}
 	return nil
@@ -100,9 +100,9 @@ func verifies(
 
 // settles checks how the response of /settle is read.
 func settles(
-	ctx context.Context, client *remote.Client, intent payment.Intent, outcome remote.Outcome, reason x402.Reason,
+	ctx context.Context, client *remote.Client, intent payment.Intent, outcome remote.ReplyKind, reason x402.Reason,
 ) error {
-	if got := client.Settle(ctx, intent); got.Outcome != outcome || got.Reason != reason {
+	if got := client.Settle(ctx, intent); got.Kind != outcome || got.Reason != reason {
 		return fmt.Errorf("/settle was read as %+v, want %v for %s", got, outcome, reason)
 	}
 	return nil
