@@ -15,7 +15,8 @@ import (
 )
 
 const intentColumns = `i.id, i.order_id, i.submission_id, i.chain_id, i.payload, i.payload_hash, i.quote_signature,
-	i.state, i.reason, i.final, i.slot_id, i.from_block, i.reverts, i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
+	i.state, i.reason, i.final, i.slot_id, i.from_block, i.reverts,
+	i.tx_hash, i.log_index, i.block_number, i.settled_at, i.submitted_at`
 
 // intentRow has the columns of an intent. All are NULL where an outer join found
 // no intent.
@@ -43,7 +44,8 @@ type intentRow struct {
 func (r *intentRow) columns() []any {
 	return []any{
 		&r.id, &r.orderID, &r.submissionID, &r.chainID, &r.payload, intoText{&r.payloadHash},
-		intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final, &r.slotID, &r.fromBlock, &r.reverts, intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
+		intoText{&r.quoteSignature}, &r.state, &r.reason, &r.final, &r.slotID, &r.fromBlock, &r.reverts,
+		intoText{&r.txHash}, &r.logIndex, &r.blockNumber, &r.settledAt, &r.submittedAt,
 	}
 }
 

@@ -144,7 +144,8 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, path := range map[string]string{
-		"no path": "", "a directory": t.TempDir(), "a missing directory": filepath.Join(t.TempDir(), "a", "b.db"), "garbage": garbage,
+		"no path": "", "a directory": t.TempDir(), "garbage": garbage,
+		"a missing directory": filepath.Join(t.TempDir(), "a", "b.db"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path}); err == nil {

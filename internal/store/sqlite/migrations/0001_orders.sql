@@ -76,7 +76,7 @@ CREATE TABLE intents (
     final           INTEGER NOT NULL DEFAULT 0 CHECK (final IN (0, 1)), -- failed, and its permit can never settle
     slot_id         TEXT, -- the open slot that carries it
     from_block      INTEGER NOT NULL DEFAULT 0 CHECK (from_block >= 0), -- the newest block when it was verified
-    reverts         INTEGER NOT NULL DEFAULT 0 CHECK (reverts >= 0), -- confirmed transactions of ours that did not settle it
+    reverts         INTEGER NOT NULL DEFAULT 0 CHECK (reverts >= 0), -- our transactions that did not settle it
     -- The Transfer log that settled it. It stays when a reorganisation removes the transfer.
     tx_hash         TEXT    CHECK (length(tx_hash) = 66),
     log_index       INTEGER CHECK (log_index >= 0),
