@@ -105,7 +105,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// The command that the demo tells fetches what its job delivered.
+// The command that the demo prints clones what its job delivered.
 func TestClone(t *testing.T) {
 	t.Parallel()
 	needsGit(t)

@@ -113,7 +113,7 @@ func TestOrigin(t *testing.T) {
 			asked.wantStatus(t, http.StatusNoContent)
 			if asked.Header.Get("Access-Control-Allow-Origin") != "*" ||
 				asked.Header.Get("Access-Control-Allow-Methods") != "GET, HEAD" {
-				t.Errorf("a page of another origin is told %v", asked.Header)
+				t.Errorf("a page of another origin gets %v", asked.Header)
 			}
 			free := s.do("GET", "/requests/capabilities", "", with("Origin", test.origins...))
 			free.wantStatus(t, http.StatusOK)

@@ -135,7 +135,7 @@ func TestExpectContinue(t *testing.T) {
 		l.send("POST /requests/quote HTTP/1.1\r\nExpect: 100-continue\r\n" + authorized +
 			fmt.Sprintf("Content-Length: %d\r\n\r\n", len(quoteBody)))
 		if status, err := l.ReadString('\n'); err != nil || status != "HTTP/1.1 100 Continue\r\n" {
-			t.Fatalf("heard %q, %v", status, err)
+			t.Fatalf("read %q, %v", status, err)
 		}
 		l.ReadString('\n')
 		l.send(quoteBody)

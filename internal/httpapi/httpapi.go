@@ -166,7 +166,7 @@ func (h *handler) route(endpoints methods) http.HandlerFunc {
 			return
 		}
 		if reply.status != 0 {
-			x.send(reply) // its error means that nobody is left to receive it
+			x.send(reply) // an error means that the client has closed the connection
 		}
 	}
 }

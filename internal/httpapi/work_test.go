@@ -230,10 +230,10 @@ func TestWorkIsAsDocumented(t *testing.T) {
 	s.work.err = errors.New("disk is gone")
 	for _, path := range []string{"/jobs", "/jobs/" + string(plain.ID), "/oracles/" + anyID, "/workflows/" + anyID,
 		"/schedules/" + anyID} {
-		away := s.do("GET", path, "")
-		away.wantProblem(t, boxoffice.TemporarilyUnavailable)
-		if strings.Contains(string(away.body), "disk") {
-			t.Errorf("%s shows the cause", away.body)
+		unavailable := s.do("GET", path, "")
+		unavailable.wantProblem(t, boxoffice.TemporarilyUnavailable)
+		if strings.Contains(string(unavailable.body), "disk") {
+			t.Errorf("%s shows the cause", unavailable.body)
 		}
 	}
 	if !strings.Contains(s.log.String(), "disk is gone") {

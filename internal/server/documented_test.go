@@ -41,7 +41,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	}
 	large := `{"action":"job.open","input":{"objective":"` + strings.Repeat("x", boxoffice.MaxBodyBytes) + `"}}`
 	strange := string(boxoffice.NewUUID())
-	order, submit, elsewhere := "/requests/"+string(unpaid.ID), "/requests/"+string(unpaid.ID)+"/submit",
+	order, submit, unknown := "/requests/"+string(unpaid.ID), "/requests/"+string(unpaid.ID)+"/submit",
 		"/requests/"+strange
 
 	for _, want := range []struct {
@@ -61,11 +61,11 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		{"POST", submit, "", 402, nil},
 		{"POST", submit, `{"a":1}`, 400, nil},
 		{"POST", submit, large, 413, nil},
-		{"POST", elsewhere + "/submit", "", 404, nil},
+		{"POST", unknown + "/submit", "", 404, nil},
 		{"POST", "/requests/" + string(paid.ID) + "/submit", "", 200, nil},
 		{"GET", order, "", 200, nil},
 		{"GET", "/requests/none", "", 400, nil},
-		{"GET", elsewhere, "", 404, nil},
+		{"GET", unknown, "", 404, nil},
 		{"GET", order, large, 413, nil},
 		{"GET", "/jobs", "", 200, nil},
 		{"GET", "/jobs?limit=0", "", 400, nil},

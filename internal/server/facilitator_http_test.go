@@ -121,7 +121,7 @@ func (r repeated) settle(t *testing.T) {
 	payload, terms := foreignPayment(t, w, payer, 5)
 	resource := func(url string) func(map[string]any) {
 		return func(wire map[string]any) {
-			wire["resource"] = map[string]any{"url": url, "unheardOf": true}
+			wire["resource"] = map[string]any{"url": url, "unresponseOf": true}
 			wire["extensions"] = map[string]any{"bazaar": map[string]any{"info": "x"}}
 		}
 	}
@@ -151,13 +151,13 @@ func (r repeated) settle(t *testing.T) {
 	}
 	group.Wait()
 	wantReceived(t, w, 1)
-	told := slices.DeleteFunc(slices.Clone(answers), func(a x402.Settlement) bool { return !a.Success })
+	successes := slices.DeleteFunc(slices.Clone(answers), func(a x402.Settlement) bool { return !a.Success })
 	want := len(answers)
 	if r.once && key == "" {
 		want = 1
 	}
-	if len(told) != want || told[0] != told[len(told)-1] {
-		t.Fatalf("%d of %d calls were told success, as %+v", len(told), len(answers), answers)
+	if len(successes) != want || successes[0] != successes[len(successes)-1] {
+		t.Fatalf("%d of %d calls succeeded, as %+v", len(successes), len(answers), answers)
 	}
 	for _, answer := range answers {
 		if !answer.Success && answer.ErrorReason != x402.ReasonInvalidNonce {
@@ -178,7 +178,7 @@ func (r repeated) settle(t *testing.T) {
 			t.Errorf("%q: verified as %+v", caller, said)
 		}
 		said := settle(caller)
-		if knows := mine || !r.once; knows && said != told[0] || !knows &&
+		if knows := mine || !r.once; knows && said != successes[0] || !knows &&
 			(said.Success || said.ErrorReason != x402.ReasonInvalidNonce) {
 			t.Errorf("%q: after a restart answered %+v", caller, said)
 		}
@@ -209,8 +209,8 @@ func TestFacilitatorLimits(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST %s HTTP/1.0\r\nContent-Length: 12000\r\n\r\n%12000d", x402.PathSettle, 0)
-	if heard, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(heard), "HTTP/1.0 401 ") {
-		t.Errorf("heard %q, %v", heard, err)
+	if response, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(response), "HTTP/1.0 401 ") {
+		t.Errorf("response %q, %v", response, err)
 	}
 	// The service has the token and settles.
 	awaitReady(t, w)

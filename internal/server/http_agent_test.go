@@ -33,7 +33,7 @@ func TestHTTPAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	tasks := make(chan agent.Task, 1)
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if _, err := secret.Verify(r.Header, time.Now(), body); err != nil {
 			t.Error(err)
@@ -45,11 +45,11 @@ func TestHTTPAgent(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 		tasks <- task
 	}))
-	defer elsewhere.Close()
+	defer remote.Close()
 	w := servertest.Start(t, func(o *server.Options) {
 		o.Work.Concurrency = 1
 		o.Agents = map[string]server.AgentConfig{"research": {
-			URL: elsewhere.URL, SecretEnv: "RESEARCHER_SECRET", Callback: true, Timeout: server.Duration(time.Minute),
+			URL: remote.URL, SecretEnv: "RESEARCHER_SECRET", Callback: true, Timeout: server.Duration(time.Minute),
 			MaxOutput: 2 << 20,
 		}}
 	})

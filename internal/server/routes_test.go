@@ -25,13 +25,13 @@ func TestDocumentedAnswersOfGitAndAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	tasks := make(chan string, 1)
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tasks <- r.Header.Get("Webhook-Id")
 		w.WriteHeader(http.StatusAccepted)
 	}))
-	t.Cleanup(elsewhere.Close)
+	t.Cleanup(remote.Close)
 	w := servertest.Start(t, working(t), func(o *server.Options) {
-		o.Agents["default"] = server.AgentConfig{URL: elsewhere.URL, SecretEnv: "AGENT_SECRET", Callback: true,
+		o.Agents["default"] = server.AgentConfig{URL: remote.URL, SecretEnv: "AGENT_SECRET", Callback: true,
 			Timeout: server.Duration(time.Minute)}
 	})
 	d := newRequester(t, w)
@@ -65,7 +65,7 @@ func TestDocumentedAnswersOfGitAndAgents(t *testing.T) {
 	if job.State != boxoffice.JobCompleted || job.Nodes[0].Summary != "seen" {
 		t.Fatalf("%+v", job)
 	}
-	expect(404, "POST", "/callbacks/"+task, done, signed(task, done, secret)...) // nobody waits any more
+	expect(404, "POST", "/callbacks/"+task, done, signed(task, done, secret)...) // the run is over
 
 	second := d.bought(w, w.NewPayer(), 1, boxoffice.ActionJobOpen, `{"objective":"Look again"}`)
 	task = <-tasks

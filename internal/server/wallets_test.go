@@ -80,11 +80,11 @@ func TestDelegatedAccountBuys(t *testing.T) {
 
 	account := crypto.PubkeyToAddress(payer.PublicKey)
 	delegate(contracts.HostileWallet())
-	tell(t, w, account, contracts.Accept, contracts.Refuse)
+	setAnswers(t, w, account, contracts.Accept, contracts.Refuse)
 	buy(t, w.Client(payer), boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	wantReceived(t, w, 2)
 
-	tell(t, w, account, contracts.Refuse, contracts.Accept)
+	setAnswers(t, w, account, contracts.Refuse, contracts.Accept)
 	d := newRequester(t, w)
 	order := d.quote(boxoffice.ActionJobOpen, `{"objective":"Look"}`)
 	header, body := newDraft(t, w, d.challenge(order), payer).sign()
@@ -92,7 +92,7 @@ func TestDelegatedAccountBuys(t *testing.T) {
 		string(x402.ReasonSignature))
 
 	// A key that only the delegate knows approves as well.
-	tell(t, w, account, contracts.Accept, contracts.Accept)
+	setAnswers(t, w, account, contracts.Accept, contracts.Accept)
 	draft := newDraft(t, w, d.challenge(order), payer)
 	draft.key, draft.approver = w.NewKey(), w.NewKey()
 	draft.auth().From, draft.auth().Nonce = account, x402.NewUint256(1000)
@@ -103,8 +103,8 @@ func TestDelegatedAccountBuys(t *testing.T) {
 	wantReceived(t, w, 3)
 }
 
-// tell sets the answer of a hostile wallet.
-func tell(t testing.TB, w *servertest.World, wallet common.Address, toPermit2, toOthers uint8) {
+// setAnswers sets what a hostile wallet answers to Permit2 and to others.
+func setAnswers(t testing.TB, w *servertest.World, wallet common.Address, toPermit2, toOthers uint8) {
 	t.Helper()
 	data, err := contracts.HostileWallet().ABI.Pack("answer", toPermit2, toOthers)
 	if err != nil {
@@ -125,7 +125,7 @@ func TestContractWalletChecks(t *testing.T) {
 	answers := func(toPermit2, toOthers uint8) func(*draft) {
 		return func(d *draft) {
 			d.auth().From = hostile
-			tell(t, w, hostile, toPermit2, toOthers)
+			setAnswers(t, w, hostile, toPermit2, toOthers)
 		}
 	}
 	signature := func(bytes []byte) func(*draft) {
