@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"boxoffice"
+	"boxoffice/internal/store/sqlite"
 	"boxoffice/internal/work"
 	"boxoffice/internal/work/agent"
 )
@@ -146,4 +148,57 @@ func TestStop(t *testing.T) {
 	}
 	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("x") }))
 	p.untilJob(id, boxoffice.JobCompleted)
+}
+
+// A panic in the code around an agent fails the run, which is tried again, and
+// nothing else.
+func TestPanic(t *testing.T) {
+	p := newPlace(t)
+	id := p.openJob("look")
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if task.Attempt == 1 {
+			panic("broken")
+		}
+		return done("after all")
+	}))
+	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Attempts != 2 || node.Summary != "after all" {
+		t.Errorf("%+v", node)
+	}
+}
+
+// forgets is a store whose first claim is committed although the worker gets an error.
+type forgets struct {
+	*sqlite.Store
+	claims atomic.Int64
+}
+
+func (f *forgets) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error) {
+	claimed, err := f.Store.Claim(ctx, claim, now, start)
+	if err == nil && len(claimed) > 0 && f.claims.Add(1) == 1 {
+		return nil, errAway
+	}
+	return claimed, err
+}
+
+// A worker does not renew a run that it claimed without learning of it, even
+// while it has others: the run expires and is repeated.
+func TestClaimWithoutAnswer(t *testing.T) {
+	p := newPlace(t)
+	lost := p.openJob("look")
+	started, goOn := make(chan struct{}, 1), make(chan struct{})
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		if task.Job != lost {
+			started <- struct{}{}
+			<-goOn
+		}
+		return done("x")
+	}), func(c *config) { c.Store, c.Lease = &forgets{Store: p.store}, 300*time.Millisecond })
+	until(p, lost, p.store.Job, func(job work.Job) bool { return job.State == boxoffice.JobRunning })
+	other := p.openJob("another")
+	<-started
+	if node := p.untilJob(lost, boxoffice.JobCompleted).Nodes[0]; node.Attempts != 2 {
+		t.Errorf("%+v", node)
+	}
+	close(goOn)
+	p.untilJob(other, boxoffice.JobCompleted)
 }
