@@ -10,17 +10,18 @@ import (
 	"boxoffice/internal/work"
 )
 
-// Mailbox keeps the answers that agents elsewhere sent later, so that they reach
-// a run in another process, or one that began after a restart. It implements
-// agent.Mailbox.
+// Mailbox keeps the results that HTTP agents report later, in the table callbacks,
+// so that they reach a run in another process, or one that started after a
+// restart. It implements agent.Mailbox.
 type Mailbox struct {
 	Store *Store
-	Poll  time.Duration // how often an answer is looked for
+	Poll  time.Duration // how often a result is looked for
 }
 
-// Open makes a box for the answer to a task, unless there is one, and returns the
-// answer that is in it. It goes with the run of its node: see emptied. A database
-// that is away is asked again, as by Wait.
+// Open saves that a result of a task is waited for, unless that is saved already,
+// and returns the result that was reported, if any. The row is deleted with the
+// end of the run: see work.NodeChange.TaskEnded. While the database is away it
+// tries again, as Wait does.
 func (m Mailbox) Open(ctx context.Context, id string, of boxoffice.UUID, node string) (kept []byte, err error) {
 	err = m.untilDone(ctx, func() error {
 		return m.Store.writer.QueryRowContext(ctx, `
@@ -30,10 +31,10 @@ func (m Mailbox) Open(ctx context.Context, id string, of boxoffice.UUID, node st
 	return kept, err
 }
 
-// Put keeps an answer in a box, unless there is one, and returns the one that is
-// kept; work.ErrNotFound if nobody waits for it.
+// Put saves the result of a task, unless one is saved, and returns the saved one,
+// or work.ErrNotFound if no run waits for it.
 func (m Mailbox) Put(ctx context.Context, id string, answer []byte) (kept []byte, err error) {
-	err = m.Store.write(ctx, "keep answer", func(tx *sql.Tx) error {
+	err = m.Store.write(ctx, "save callback", func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, `UPDATE callbacks SET result = coalesce(result, ?) WHERE task_id = ? RETURNING result`, answer, id).Scan(&kept)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = work.ErrNotFound
@@ -43,8 +44,8 @@ func (m Mailbox) Put(ctx context.Context, id string, answer []byte) (kept []byte
 	return kept, err
 }
 
-// Wait returns the answer that is kept in a box, when there is one. A database
-// that is away is asked again: what the agent does for the answer goes on.
+// Wait returns the result of a task as soon as one is saved. While the database
+// is away it tries again, because the agent goes on with its work.
 func (m Mailbox) Wait(ctx context.Context, id string) (answer []byte, err error) {
 	err = m.untilDone(ctx, func() error {
 		return m.Store.readers.QueryRowContext(ctx, "SELECT result FROM callbacks WHERE task_id = ? AND result IS NOT NULL", id).Scan(&answer)

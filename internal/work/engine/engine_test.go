@@ -38,8 +38,8 @@ func step(id string, after ...string) boxoffice.WorkflowNode {
 	return boxoffice.WorkflowNode{ID: id, Objective: "do " + id, Template: "audit", After: after}
 }
 
-// A node runs when those before it are done, and is told their results. Those
-// that do not wait for each other run at once.
+// A node runs when the nodes before it are done, and its agent gets their results.
+// Nodes that do not wait for each other run at the same time.
 func TestGraph(t *testing.T) {
 	p := newPlace(t)
 	opened := p.openWorkflow("dag", step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c"))
@@ -87,7 +87,7 @@ func TestConcurrencyLimit(t *testing.T) {
 	}
 }
 
-// A blocked node names what it needs; the paid answer resumes it, and it alone.
+// A blocked node names what it needs. The paid input resumes that node and no other.
 func TestBlockedAndContinued(t *testing.T) {
 	p := newPlace(t)
 	opened := p.openWorkflow("chain", step("plan"), step("build", "plan"))
@@ -120,8 +120,8 @@ func TestBlockedAndContinued(t *testing.T) {
 	}
 }
 
-// An input that was paid while the node ran is not lost: the node runs again with it.
-func TestAnswerWhileRunning(t *testing.T) {
+// If an input is paid for while the node runs, the node runs again with it.
+func TestInputWhileRunning(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	started, goOn := make(chan struct{}, 8), make(chan struct{})
@@ -139,9 +139,9 @@ func TestAnswerWhileRunning(t *testing.T) {
 	}
 }
 
-// Nor is one that was paid while a run was on its way to fail for good: the
-// node begins anew with it. If it was the delivery, the last node does.
-func TestAnswerWhileFailing(t *testing.T) {
+// If an input is paid for while a run fails for good, the node runs again with it.
+// If that run was the delivery, the last step runs again.
+func TestInputWhileFailing(t *testing.T) {
 	for name, failing := range map[string]string{"a node": "main", "the delivery": "delivery"} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
@@ -176,7 +176,7 @@ func TestAnswerWhileFailing(t *testing.T) {
 	}
 }
 
-// breaks cannot deliver when it is told so.
+// breaks fails to deliver while broken returns true.
 type breaks struct {
 	*delivers
 	broken func() bool
@@ -227,9 +227,9 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A workspace is removed when its job was delivered, also if the worker died
-// right before; that of a delivery that failed is kept for a while, and what is
-// not over keeps its own.
+// A workspace is removed when its job was delivered, also if the worker died right
+// before it. The workspace of a delivery that failed is kept for a week, and that
+// of a job that is not over stays.
 func TestWorkspacesAreDiscarded(t *testing.T) {
 	p := newPlace(t)
 	folders := new(delivers)
@@ -276,7 +276,7 @@ func (refused) Deliver(context.Context, work.Job, string) (boxoffice.Delivery, e
 	return boxoffice.Delivery{Failure: "refused"}, nil
 }
 
-// An agent is told how often it failed before.
+// An agent is told which attempt it is.
 func TestAttempts(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
@@ -291,8 +291,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// An operator's word ends an agent that runs within seconds, and what it says
-// after that does not count; an input makes the job go on.
+// A cancellation ends an agent that runs within seconds, and the agent's result
+// does not count. An input resumes the job.
 func TestCancel(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
@@ -326,8 +326,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Work for which the operator has no agent waits. It is not lost, and was not
-// attempted.
+// A node for which there is no agent waits, without an attempt.
 func TestNoAgent(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
@@ -340,8 +339,8 @@ func TestNoAgent(t *testing.T) {
 	}
 }
 
-// An input that is paid for while a cancelled agent ends begins the next run
-// when that agent has left the workspace, whichever process takes it.
+// If an input is paid for while a cancelled agent ends, the next run starts when
+// that agent has ended, in whichever process.
 func TestContinuedWhileTheAgentEnds(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")

@@ -18,8 +18,8 @@ import (
 	"boxoffice/internal/work/agent"
 )
 
-// A worker that is killed in the middle of a node is replaced, and what it says
-// after that does not count.
+// The run of a killed worker is repeated, and a result of that worker does not
+// count any more.
 func TestKilledWorker(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
@@ -37,8 +37,8 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
-// Lost workers are no failures of the agent, which is told the same task again;
-// but a node that costs one worker after the other comes to an end.
+// A lost worker is no failure of the agent, which gets the same task again. But a
+// node that costs five workers has failed.
 func TestLostWorkers(t *testing.T) {
 	for name, test := range map[string]struct {
 		lost int
@@ -74,7 +74,7 @@ func TestLostWorkers(t *testing.T) {
 
 const childVariable = "BOXOFFICE_TEST_WORKER"
 
-// The same with a process that is really killed, without a word.
+// The same with a process that is killed.
 func TestKilledProcess(t *testing.T) {
 	if path := os.Getenv(childVariable); path != "" {
 		placeAt(t, path).run(answers(func(context.Context, agent.Task) (agent.Answer, error) {

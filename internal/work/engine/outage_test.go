@@ -14,7 +14,7 @@ import (
 	"boxoffice/internal/work/agent"
 )
 
-// away is a store whose database is away again and again.
+// away is a store whose first claim and first saves fail.
 type away struct {
 	*sqlite.Store
 	claims, finishes atomic.Int64
@@ -36,8 +36,7 @@ func (a *away) Update(ctx context.Context, name string, change func(work.Tx) err
 	return a.Store.Update(ctx, name, change)
 }
 
-// A run that could not be taken is taken later, and what an agent came to while
-// the database was away is kept.
+// A claim that failed is repeated, and so is the saving of a result.
 func TestDatabaseAway(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
@@ -51,11 +50,11 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// outage is a store whose database is away while it says so.
+// outage is a store whose database cannot be reached while away is true.
 type outage struct {
 	*sqlite.Store
 	away   atomic.Bool
-	looked atomic.Int64 // times that others' runs were looked for with success
+	looked atomic.Int64 // how often expired runs were read
 }
 
 func (o *outage) Update(ctx context.Context, name string, change func(work.Tx) error) error {
@@ -87,10 +86,10 @@ func (o *outage) Expired(ctx context.Context, now boxoffice.Timestamp, limit int
 	return o.Store.Expired(ctx, now, limit)
 }
 
-// The database is away for a minute, twice as long as a process may be silent,
-// and an agent ends meanwhile. Whichever process sees it first when it is back:
-// the result is kept and nothing is done again. A process that stays silent then
-// is given up all the same.
+// The database is away for a minute, which is twice the lease, and an agent ends
+// meanwhile. Even if another process reaches the database first, the result is
+// saved and the run is not repeated. A process that does not renew after that
+// loses its run.
 func TestDatabaseAwayForAMinute(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
@@ -124,7 +123,7 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 	stop()
 	silent := p.openJob("look")
 	p.start(work.Run{Work: silent, Attempt: 1}, "killed", 0)
-	for range 4 { // step by step, or it would seem to have slept itself
+	for range 4 { // in steps, or the engine would take it for a sleep of its own
 		looked := other.looked.Load()
 		p.advance(lease / 3)
 		p.until(func() bool { return other.looked.Load() > looked+1 })
@@ -134,8 +133,8 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 	}
 }
 
-// speaks is a store on which another process renews its runs while the engine
-// looks for the second time who is silent.
+// speaks is a store on which another process renews its run right before the
+// engine reads expired runs for the second time.
 type speaks struct {
 	*sqlite.Store
 	other string
@@ -152,7 +151,7 @@ func (s *speaks) Expired(ctx context.Context, now boxoffice.Timestamp, limit int
 	return s.Store.Expired(ctx, now, limit)
 }
 
-// Who starts when the database is back lets those speak first that it was away from.
+// An engine that starts when the database is back lets the others renew first.
 func TestStartAfterAnOutage(t *testing.T) {
 	p := newPlace(t)
 	run := work.Run{Work: p.openJob("look"), Attempt: 1}

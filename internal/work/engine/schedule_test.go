@@ -20,7 +20,7 @@ func (p *place) createSchedule(runs int64, missed, action string) boxoffice.UUID
 	}).ID
 }
 
-// alone makes an engine run schedules and nothing else.
+// alone makes an engine do the upkeep and nothing else.
 func alone(c *config) { c.Agents = nil }
 
 func (p *place) untilLeft(id boxoffice.UUID, left int64) boxoffice.Schedule {
@@ -70,7 +70,7 @@ func TestScheduleCatchesUp(t *testing.T) {
 	}
 	p.wantJobs(6)
 
-	// More runs wake a schedule that ended.
+	// More runs make a schedule active that had ended.
 	p.admit(func(tx work.Tx, _ work.Owner) (work.Opened, error) {
 		return work.TopUpSchedule(t.Context(), tx, id, 2, p.now())
 	})
@@ -81,7 +81,7 @@ func TestScheduleCatchesUp(t *testing.T) {
 	}
 }
 
-// What was missed is skipped, and stays bought.
+// Missed runs are skipped and stay bought.
 func TestScheduleSkips(t *testing.T) {
 	p := newPlace(t)
 	id := p.createSchedule(5, "", boxoffice.ActionJobOpen)
@@ -114,7 +114,7 @@ func TestScheduledOracle(t *testing.T) {
 	until(p, run.ID, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
 }
 
-// Schedules that always fail do not hold up the others, however many they are.
+// Schedules that always fail do not delay the others, however many they are.
 func TestSchedulesThatFail(t *testing.T) {
 	p := newPlace(t)
 	p.admit(func(tx work.Tx, owner work.Owner) (opened work.Opened, err error) {
