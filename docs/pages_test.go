@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 )
 
 // files calls check with every file of the project that has one of the
@@ -124,4 +125,26 @@ func TestCitations(t *testing.T) {
 	if total == 0 {
 		t.Error("nothing refers to docs/protocol.md")
 	}
+}
+
+// TestWidths: lines of pages and comments have at most 120 columns. Tables and
+// code blocks of pages are as wide as they have to be.
+func TestWidths(t *testing.T) {
+	const columns = 120
+	check := func(path, text string, counts func(line string) bool) {
+		for i, line := range strings.Split(text, "\n") {
+			if counts(line) && utf8.RuneCountInString(line) > columns {
+				t.Errorf("%s:%d has more than %d columns", path, i+1, columns)
+			}
+		}
+	}
+	files(t, []string{".md"}, func(path, text string) {
+		text = fence.ReplaceAllStringFunc(text, func(block string) string {
+			return strings.Repeat("\n", strings.Count(block, "\n"))
+		})
+		check(path, text, func(line string) bool { return !strings.HasPrefix(strings.TrimSpace(line), "|") })
+	})
+	files(t, []string{".go"}, func(path, text string) {
+		check(path, text, func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "//") })
+	})
 }
