@@ -27,7 +27,7 @@ func agents(t *testing.T) map[string][]string {
 	commands := map[string][]string{"agent-go": {program}}
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Log("NO python3 HERE: agent-python was left out")
+		t.Log("SKIPPED: agent-python needs python3")
 		return commands
 	}
 	script, err := filepath.Abs("agent-python/agent.py")
@@ -38,8 +38,8 @@ func agents(t *testing.T) map[string][]string {
 	return commands
 }
 
-// do runs an agent in a workspace and returns its answer and its report.md.
-func do(t *testing.T, argv []string, task agent.Task) (agent.Answer, string) {
+// do runs an agent in a workspace and returns its result and its report.md.
+func do(t *testing.T, argv []string, task agent.Task) (agent.Result, string) {
 	t.Helper()
 	workspace, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -62,9 +62,9 @@ func do(t *testing.T, argv []string, task agent.Task) (agent.Answer, string) {
 		t.Fatal(err)
 	}
 	if len(report.Log) == 0 && text != nil {
-		t.Error("it kept no log")
+		t.Error("it wrote no log")
 	}
-	return report.Answer, string(text)
+	return report.Result, string(text)
 }
 
 func TestExamples(t *testing.T) {
@@ -73,44 +73,44 @@ func TestExamples(t *testing.T) {
 			task := agent.Task{
 				Objective:    "Compare “embedded” databases",
 				Context:      []work.Document{{Name: "notes", Text: "two words"}},
-				Predecessors: []agent.Result{{Node: "collect", Summary: "Found three."}},
+				Predecessors: []agent.Predecessor{{Node: "collect", Summary: "Found three."}},
 			}
-			answer, report := do(t, argv, task)
-			if answer.Outcome != agent.Done {
-				t.Errorf("got %+v", answer)
+			result, report := do(t, argv, task)
+			if result.Outcome != agent.Done {
+				t.Errorf("got %+v", result)
 			}
 			for _, part := range []string{task.Objective, "Found three."} {
 				if !strings.Contains(report, part) {
 					t.Errorf("%q is not in %s", part, report)
 				}
 			}
-			againAnswer, again := do(t, argv, task)
-			if diff := cmp.Diff(report, again) + cmp.Diff(answer, againAnswer); diff != "" {
+			againResult, again := do(t, argv, task)
+			if diff := cmp.Diff(report, again) + cmp.Diff(result, againResult); diff != "" {
 				t.Error(diff)
 			}
 
 			task.Objective = "Ask me for the colour"
-			if answer, report = do(t, argv, task); answer.Outcome != agent.Blocked || report != "" {
-				t.Errorf("got %+v, %s", answer, report)
+			if result, report = do(t, argv, task); result.Outcome != agent.Blocked || report != "" {
+				t.Errorf("got %+v, %s", result, report)
 			}
-			task.Answers = []string{"blue"}
-			if answer, report = do(t, argv, task); answer.Outcome != agent.Done || !strings.Contains(report, "blue") {
-				t.Errorf("got %+v, %s", answer, report)
+			task.Inputs = []string{"blue"}
+			if result, report = do(t, argv, task); result.Outcome != agent.Done || !strings.Contains(report, "blue") {
+				t.Errorf("got %+v, %s", result, report)
 			}
 		})
 	}
 }
 
-// A panel of five agrees, each member on its own, and not on everything.
+// At least four of the five members of a panel make the same choice.
 func TestExamplePanels(t *testing.T) {
 	for name, argv := range agents(t) {
 		t.Run(name, func(t *testing.T) {
 			tally := map[string]int{}
 			for member := range 5 {
-				answer, _ := do(t, argv, agent.Task{Objective: "Will it rain?", Panel: &agent.Panel{
+				result, _ := do(t, argv, agent.Task{Objective: "Will it rain?", Panel: &agent.Panel{
 					Question: "Will it rain?", Options: []string{"yes", "no", "perhaps"}, Member: member, Size: 5,
 				}})
-				tally[answer.Choice]++
+				tally[result.Choice]++
 			}
 			most := 0
 			for _, n := range tally {
@@ -119,8 +119,8 @@ func TestExamplePanels(t *testing.T) {
 			if most < 4 {
 				t.Errorf("the tally is %v", tally)
 			}
-			if answer, _ := do(t, argv, agent.Task{Objective: "?", Panel: &agent.Panel{Question: "?", Size: 5}}); answer.Choice == "" {
-				t.Errorf("got %+v", answer)
+			if result, _ := do(t, argv, agent.Task{Objective: "?", Panel: &agent.Panel{Question: "?", Size: 5}}); result.Choice == "" {
+				t.Errorf("got %+v", result)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 // agent is one that an operator could write in a shell.
 const agent = `case "$(tee report.md)" in
 *'"panel"'*) echo '{"outcome":"done","summary":"I think so","choice":"yes"}' ;;
-*'For ever'*) case "$(cat report.md)" in *'"answers"'*) ;; *) sleep 1000 ;; esac; echo '{"outcome":"done","summary":"at last"}' ;;
+*'For ever'*) case "$(cat report.md)" in *'"inputs"'*) ;; *) sleep 1000 ;; esac; echo '{"outcome":"done","summary":"at last"}' ;;
 *'Break it'*) mkfifo .gitignore; echo '{"outcome":"done","summary":"broken"}' ;;
 *'Ask me'*) echo '{"outcome":"blocked","reason":"what?"}' ;;
 *) echo '{"outcome":"done","summary":"it is written"}' ;;

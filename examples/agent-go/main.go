@@ -1,10 +1,8 @@
-// Agent-go is an example of an agent: a program that boxoffice starts in a job's
-// workspace, with a task as JSON on standard input, and that answers with JSON
-// on standard output. It uses nothing of boxoffice's.
+// Agent-go is an example of an agent: a program that boxoffice starts in a job's workspace. It reads a task as JSON from
+// standard input and writes a result as JSON to standard output. It imports nothing of boxoffice.
 //
-// It writes what it would have found out into the workspace, as report.md. What
-// it leaves there is committed and delivered. Its answers depend on the task
-// alone, so a demo shows the same every time.
+// It writes report.md into the workspace. The service commits and delivers what is in the workspace. Its results depend
+// on the task alone, so a demo shows the same every time.
 package main
 
 import (
@@ -19,8 +17,7 @@ import (
 	"strings"
 )
 
-// task is what this agent wants to know of its task. Every member is described
-// in ../README.md.
+// task holds the members of a task that this agent uses. ../README.md describes all of them.
 type task struct {
 	V            int
 	Job, Node    string
@@ -31,7 +28,7 @@ type task struct {
 	PairWith     string
 	Context      []struct{ Name, Text string }
 	Predecessors []struct{ Node, Summary string }
-	Answers      []string
+	Inputs       []string
 	Panel        *panel
 }
 
@@ -41,52 +38,50 @@ type panel struct {
 	Member, Size int
 }
 
-type answer struct {
+type result struct {
 	Outcome string `json:"outcome"`
 	Summary string `json:"summary,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Choice  string `json:"choice,omitempty"`
 }
 
-// What is written with log goes to standard error, which is kept as the node's
-// log.
+// Package log writes to standard error, which is kept as the node's log.
 func main() {
 	log.SetFlags(0)
-	answer, err := work(os.Stdin, ".")
+	result, err := work(os.Stdin, ".")
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func work(input io.Reader, workspace string) (answer, error) {
+func work(input io.Reader, workspace string) (result, error) {
 	var t task
 	if err := json.NewDecoder(input).Decode(&t); err != nil {
-		return answer{}, fmt.Errorf("read the task: %w", err)
+		return result{}, fmt.Errorf("read the task: %w", err)
 	}
 	if t.V != 1 {
-		return answer{}, errors.New("this agent knows version 1 of the contract")
+		return result{}, errors.New("this agent knows version 1 of the contract")
 	}
 	if t.Panel != nil {
 		return t.Panel.vote(), nil
 	}
 	log.Printf("node %s of job %s", t.Node, t.Job)
-	if strings.Contains(strings.ToLower(t.Objective), "ask me") && len(t.Answers) == 0 {
-		log.Print("the objective asks to be asked")
-		return answer{Outcome: "blocked", Reason: "The objective says to ask: what should the report say?"}, nil
+	if strings.Contains(strings.ToLower(t.Objective), "ask me") && len(t.Inputs) == 0 {
+		log.Print("the objective asks for a question")
+		return result{Outcome: "blocked", Reason: "The objective says to ask: what should the report say?"}, nil
 	}
 	name, err := write(filepath.Join(workspace, "report.md"), t.report())
 	if err != nil {
-		return answer{}, fmt.Errorf("write the report: %w", err)
+		return result{}, fmt.Errorf("write the report: %w", err)
 	}
 	log.Printf("wrote %s", name)
-	return answer{Outcome: "done", Summary: fmt.Sprintf("Wrote %s on: %s", name, short(t.Objective, 80))}, nil
+	return result{Outcome: "done", Summary: fmt.Sprintf("Wrote %s on: %s", name, short(t.Objective, 80))}, nil
 }
 
-// write replaces a file. It removes it first: were it a link, writing would go
-// wherever that leads.
+// write replaces a file. It removes the file first, because writing to a link would change the file behind it.
 func write(path, text string) (name string, err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
@@ -110,16 +105,16 @@ func (t task) report() string {
 	for _, before := range t.Predecessors {
 		fmt.Fprintf(&b, "\n## From %s\n\n%s\n", before.Node, before.Summary)
 	}
-	for _, given := range t.Answers {
-		fmt.Fprintf(&b, "\n## You answered\n\n%s\n", given)
+	for _, given := range t.Inputs {
+		fmt.Fprintf(&b, "\n## You added\n\n%s\n", given)
 	}
-	fmt.Fprintf(&b, "\n## Findings\n\nThe objective has %d words. An agent that thinks would have thought about them here.\n",
+	fmt.Fprintf(&b, "\n## Findings\n\nThe objective has %d words. A real agent would have worked on them.\n",
 		len(strings.Fields(t.Objective)))
 	return b.String()
 }
 
-// vote gives most of the panel one opinion, and every fourth member the next.
-func (p panel) vote() answer {
+// vote gives most members of the panel one choice, and every fourth member the next one.
+func (p panel) vote() result {
 	options := p.Options
 	if len(options) == 0 {
 		options = []string{"yes", "no"}
@@ -131,7 +126,8 @@ func (p panel) vote() answer {
 		i = (i + 1) % len(options)
 	}
 	log.Printf("member %d of %d says %s", p.Member, p.Size, options[i])
-	return answer{Outcome: "done", Choice: options[i], Summary: fmt.Sprintf("Member %d holds that the answer is %s.", p.Member, options[i])}
+	summary := fmt.Sprintf("Member %d holds that the answer is %s.", p.Member, options[i])
+	return result{Outcome: "done", Choice: options[i], Summary: summary}
 }
 
 func short(text string, most int) string {

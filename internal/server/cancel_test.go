@@ -44,7 +44,7 @@ func TestCancelOnAWorker(t *testing.T) {
 	run := working(t)
 	script := filepath.Join(t.TempDir(), "agent.sh")
 	endless := `case "$(tee task.json)" in
-*'"answers"'*) echo '{"outcome":"done","summary":"after all"}'; exit ;;
+*'"inputs"'*) echo '{"outcome":"done","summary":"after all"}'; exit ;;
 esac
 sleep 1000 &
 echo $$ $! > new && mv new pids

@@ -26,7 +26,7 @@ echo "working" >&2
 case "$task" in
 *'"panel"'*) echo '{"outcome":"done","summary":"I think so","choice":"yes"}'; exit ;;
 *"which way"*) case "$task" in
-	*'"answers"'*) ;;
+	*'"inputs"'*) ;;
 	*) echo '{"outcome":"blocked","reason":"left or right?"}'; exit ;;
 	esac ;;
 esac
@@ -97,9 +97,9 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 		V         int
 		Job       boxoffice.UUID
 		Objective string
-		Answers   []string
+		Inputs    []string
 	}
-	if err := json.Unmarshal(document, &task); err != nil || task.V != 1 || task.Job != id || len(task.Answers) != 1 || task.Answers[0] != "Left" {
+	if err := json.Unmarshal(document, &task); err != nil || task.V != 1 || task.Job != id || len(task.Inputs) != 1 || task.Inputs[0] != "Left" {
 		t.Errorf("the agent was told %s (%v)", document, err)
 	}
 	workspace := filepath.Join(w.Options.Work.Dir, "workspaces", string(id))

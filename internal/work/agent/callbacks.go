@@ -68,10 +68,10 @@ func (c *Callbacks) take(w http.ResponseWriter, r *http.Request) (status int, de
 	agent := c.agents[at]
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, agent.MaxOutput))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return http.StatusRequestEntityTooLarge, "the answer is too large"
+		return http.StatusRequestEntityTooLarge, "the result is too large"
 	}
 	if err != nil {
-		return http.StatusBadRequest, "the answer could not be read"
+		return http.StatusBadRequest, "the result could not be read"
 	}
 	signed, err := agent.Secret.Verify(r.Header, agent.Now(), body)
 	switch {
@@ -81,8 +81,8 @@ func (c *Callbacks) take(w http.ResponseWriter, r *http.Request) (status int, de
 		return http.StatusUnauthorized, "webhook-id must be that of the task"
 	}
 	// Only the run knows whether its task has a panel and which choices are valid, so both forms are accepted here.
-	if _, err := decodeAnswer(body, nil); err != nil {
-		if _, err := decodeAnswer(body, &Panel{}); err != nil {
+	if _, err := decodeResult(body, nil); err != nil {
+		if _, err := decodeResult(body, &Panel{}); err != nil {
 			return http.StatusBadRequest, err.Error()
 		}
 	}
@@ -93,7 +93,7 @@ func (c *Callbacks) take(w http.ResponseWriter, r *http.Request) (status int, de
 	case err != nil:
 		return http.StatusServiceUnavailable, "try again"
 	case !bytes.Equal(kept, body):
-		return http.StatusConflict, "the task was answered otherwise before"
+		return http.StatusConflict, "another result was sent before"
 	}
 	return http.StatusNoContent, ""
 }

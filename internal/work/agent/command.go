@@ -168,7 +168,7 @@ func (c *Command) Run(ctx context.Context, dir string, task Task) (Report, error
 	if err := c.failure(ctx, end, report.Log); err != nil {
 		return report, err
 	}
-	report.Answer, err = accept(dir, document, task.Panel)
+	report.Result, err = accept(dir, document, task.Panel)
 	return report, err
 }
 

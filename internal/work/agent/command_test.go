@@ -86,7 +86,7 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := agent.Report{Answer: agent.Answer{Outcome: agent.Done, Summary: fmt.Sprintf("1|%s|write|%s", task.Job, task.Objective)}}
+	want := agent.Report{Result: agent.Result{Outcome: agent.Done, Summary: fmt.Sprintf("1|%s|write|%s", task.Job, task.Objective)}}
 	if diff := gocmp.Diff(want, report); diff != "" {
 		t.Error(diff)
 	}
@@ -94,7 +94,7 @@ func TestAnswers(t *testing.T) {
 
 func TestBlocked(t *testing.T) {
 	report, err := run(t, printed(`{"outcome":"blocked","reason":"which chain?"}`)...)
-	if err != nil || !gocmp.Equal(report.Answer, agent.Answer{Outcome: agent.Blocked, Reason: "which chain?"}) {
+	if err != nil || !gocmp.Equal(report.Result, agent.Result{Outcome: agent.Blocked, Reason: "which chain?"}) {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }
@@ -135,7 +135,7 @@ func TestNeverEnds(t *testing.T) {
 func TestPrintsGigabyte(t *testing.T) {
 	for _, then := range []string{"end", "stay"} {
 		report, err := run(t, self("flood", then)...)
-		if kind(err) != agent.TooMuchOutput || report.Answer.Outcome != "" {
+		if kind(err) != agent.TooMuchOutput || report.Result.Outcome != "" {
 			t.Errorf("%s: got %+v, %v", then, report, err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestPrintsGigabyte(t *testing.T) {
 func TestLargeTaskUnread(t *testing.T) {
 	task := agent.Task{Objective: strings.Repeat("large ", 1<<20)}
 	report, err := newCommand(t, agent.CommandConfig{Argv: self("unread")}).Run(t.Context(), workspace(t), task)
-	if err != nil || report.Answer.Summary != "done" {
+	if err != nil || report.Result.Summary != "done" {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }
@@ -225,7 +225,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	for variable := range strings.SplitSeq(report.Answer.Summary, "\n") {
+	for variable := range strings.SplitSeq(report.Result.Summary, "\n") {
 		name, value, _ := strings.Cut(variable, "=")
 		got[name] = value
 	}
@@ -249,7 +249,7 @@ func TestScratchIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(report.Answer.Summary); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(report.Result.Summary); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -338,7 +338,7 @@ func TestClosesItsOutput(t *testing.T) {
 	g := gather(t)
 	outcomes := goRun(t.Context(), newCommand(t, agent.CommandConfig{Argv: self("quiet", g.path)}), workspace(t))
 	g.attended(1)
-	if got := <-outcomes; kind(got.err) != agent.BadAnswer || got.report.ExitCode != 0 {
+	if got := <-outcomes; kind(got.err) != agent.BadResult || got.report.ExitCode != 0 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -49,8 +49,8 @@ func TestConfinement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Answer.Summary != "\n." {
-		t.Errorf("the agent could %s", report.Answer.Summary)
+	if report.Result.Summary != "\n." {
+		t.Errorf("the agent could %s", report.Result.Summary)
 	}
 	entries, err := os.ReadDir(outside)
 	if text, _ := os.ReadFile(existing); err != nil || len(entries) != 1 || string(text) != "untouched" {
@@ -67,7 +67,7 @@ func TestMayWrite(t *testing.T) {
 		echo '{"outcome":"done","summary":"fine"}'`
 	command := newCommand(t, agent.CommandConfig{Argv: []string{"sh", "-c", script}, Writable: []string{cache, "/no/such/folder"}})
 	report, err := command.Run(t.Context(), inside, agent.Task{})
-	if err != nil || report.Answer.Summary != "fine" {
+	if err != nil || report.Result.Summary != "fine" {
 		t.Errorf("got %+v, %v: %s", report, err, report.Log)
 	}
 }
@@ -99,7 +99,7 @@ func TestHidden(t *testing.T) {
 		Hidden: []string{filepath.Join(data, "service"), key, filepath.Join(data, "nothing")},
 	})
 	report, err := command.Run(t.Context(), inside, agent.Task{})
-	if err != nil || report.Answer.Summary != "denied denied denied denied text text" {
+	if err != nil || report.Result.Summary != "denied denied denied denied text text" {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }
@@ -120,8 +120,8 @@ func TestInheritsNoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(report.Answer.Summary, secret) || bytes.Count([]byte(report.Answer.Summary), []byte("pipe:")) != 3 {
-		t.Error(report.Answer.Summary)
+	if strings.Contains(report.Result.Summary, secret) || bytes.Count([]byte(report.Result.Summary), []byte("pipe:")) != 3 {
+		t.Error(report.Result.Summary)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestEndKillsDescendants(t *testing.T) {
 	g := gather(t)
 	outcomes := goRun(t.Context(), newCommand(t, agent.CommandConfig{Argv: self("family", g.path, "leave")}), workspace(t))
 	ended := g.attended(4)
-	if got := <-outcomes; got.err != nil || got.report.Answer.Summary != "gone" {
+	if got := <-outcomes; got.err != nil || got.report.Result.Summary != "gone" {
 		t.Errorf("got %+v", got)
 	}
 	ended()
@@ -154,7 +154,7 @@ func TestForkingProcessIsKilled(t *testing.T) {
 		Argv: []string{"sh", "-c", `hop() { hop & }; hop; echo '{"outcome":"done","summary":"hopping"}'`}, Timeout: 20 * time.Second,
 	})
 	report, err := command.Run(t.Context(), workspace(t), agent.Task{})
-	if err != nil || report.Answer.Summary != "hopping" {
+	if err != nil || report.Result.Summary != "hopping" {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }
@@ -217,7 +217,7 @@ func TestMemoryLimitOfOneProcess(t *testing.T) {
 		MaxMemory: 1 << 30,
 	})
 	report, err := command.Run(t.Context(), workspace(t), agent.Task{})
-	if err != nil || report.Answer.Summary != "2097152 0" {
+	if err != nil || report.Result.Summary != "2097152 0" {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }

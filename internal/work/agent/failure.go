@@ -18,7 +18,7 @@ const (
 	TimedOut      Kind = "timed_out"     // no result in time
 	OutOfMemory   Kind = "out_of_memory" // its processes together held more than MaxMemory
 	TooMuchOutput Kind = "too_much_output"
-	BadAnswer     Kind = "bad_answer"  // no result, no JSON, or not what the contract says
+	BadResult     Kind = "bad_result"  // no result, no JSON, or not what the contract says
 	Unreachable   Kind = "unreachable" // over HTTP: no response
 	BadStatus     Kind = "bad_status"  // over HTTP: a status that is not 200, nor 202 with a callback
 )
@@ -47,8 +47,8 @@ func (f *Failure) Error() string {
 		text = "the agent took too much memory"
 	case TooMuchOutput:
 		text = "the agent wrote too much"
-	case BadAnswer:
-		text = "the agent gave no valid answer"
+	case BadResult:
+		text = "the agent returned no valid result"
 	case Unreachable:
 		text = "the agent could not be reached"
 	case BadStatus:

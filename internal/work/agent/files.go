@@ -36,7 +36,7 @@ func write(dir string, files []File) error {
 	defer root.Close()
 	for i, file := range files {
 		if err := createFile(root, file); err != nil {
-			return &Failure{Kind: BadAnswer, Detail: fmt.Sprintf("/files/%d: %v", i, err), Retryable: true}
+			return &Failure{Kind: BadResult, Detail: fmt.Sprintf("/files/%d: %v", i, err), Retryable: true}
 		}
 	}
 	return nil

@@ -93,7 +93,7 @@ func (h *HTTP) Run(ctx context.Context, dir string, task Task) (Report, error) {
 		}
 		return report, err
 	}
-	report.Answer, err = accept(dir, result, task.Panel)
+	report.Result, err = accept(dir, result, task.Panel)
 	return report, err
 }
 

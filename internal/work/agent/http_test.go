@@ -172,7 +172,7 @@ func newRemote(
 }
 
 func TestAnswersAtOnce(t *testing.T) {
-	sent := agent.Task{Job: boxoffice.NewUUID(), Node: "n", Objective: "write", Answers: []string{"yes"}}
+	sent := agent.Task{Job: boxoffice.NewUUID(), Node: "n", Objective: "write", Inputs: []string{"yes"}}
 	r := newRemote(t, newMailbox(t), func(w http.ResponseWriter, r *http.Request, got agent.Task) {
 		if want := r.Header.Get("Webhook-Id"); !strings.HasSuffix(got.Callback, "/callbacks/"+want) {
 			t.Errorf("called back at %q, want %q", got.Callback, want)
@@ -186,7 +186,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	})
 	folder := workspace(t)
 	report, err := r.Run(t.Context(), folder, sent)
-	if err != nil || report.Answer.Summary != "written" || report.ExitCode != -1 {
+	if err != nil || report.Result.Summary != "written" || report.ExitCode != -1 {
 		t.Errorf("got %+v, %v", report, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(folder, "a", "report.md")); err != nil || string(text) != "# Report\n" {
@@ -201,7 +201,7 @@ func TestFailuresOverHTTP(t *testing.T) {
 		body   string
 		want   agent.Failure
 	}{
-		"not JSON":      {200, [2]string{}, "hello", agent.Failure{Kind: agent.BadAnswer, Detail: "is not JSON: invalid character 'h' at start of value", Retryable: true}},
+		"not JSON":      {200, [2]string{}, "hello", agent.Failure{Kind: agent.BadResult, Detail: "is not JSON: invalid character 'h' at start of value", Retryable: true}},
 		"too much":      {200, [2]string{}, strings.Repeat("x", 1001), agent.Failure{Kind: agent.TooMuchOutput, Detail: "more than 1000 bytes", Retryable: true}},
 		"its own fault": {500, [2]string{}, "out of\ncheese", agent.Failure{Kind: agent.BadStatus, Code: 500, Detail: "out of", Retryable: true}},
 		"busy":          {429, [2]string{"Retry-After", "7"}, "", agent.Failure{Kind: agent.BadStatus, Code: 429, Retryable: true, RetryAfter: 7 * time.Second}},
@@ -311,7 +311,7 @@ func TestAnswersLater(t *testing.T) {
 			t.Errorf("%+v: status %d", kept, status)
 		}
 	}
-	if got := <-outcomes; got.err != nil || got.report.Answer.Summary != "written" {
+	if got := <-outcomes; got.err != nil || got.report.Result.Summary != "written" {
 		t.Errorf("got %+v", got)
 	}
 
@@ -322,7 +322,7 @@ func TestAnswersLater(t *testing.T) {
 		t.Errorf("asked %v again", again)
 	default:
 	}
-	if got := <-outcomes; got.err != nil || got.report.Answer.Summary != "written" {
+	if got := <-outcomes; got.err != nil || got.report.Result.Summary != "written" {
 		t.Errorf("got %+v", got)
 	}
 
@@ -334,7 +334,7 @@ func TestAnswersLater(t *testing.T) {
 	} else if deliver(t, again.callback, again.id, blocked, now) != 204 {
 		t.Error("not kept")
 	}
-	if got := <-outcomes; got.err != nil || got.report.Answer.Reason != "which chain?" {
+	if got := <-outcomes; got.err != nil || got.report.Result.Reason != "which chain?" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -350,7 +350,7 @@ func TestLargeAnswerLater(t *testing.T) {
 		}
 	}, func(c *agent.HTTPConfig) { c.MaxOutput = 2 << 20 })
 	report, err := r.Run(t.Context(), workspace(t), agent.Task{Job: boxoffice.NewUUID()})
-	if err != nil || report.Answer.Summary != "large" {
+	if err != nil || report.Result.Summary != "large" {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }

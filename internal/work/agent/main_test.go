@@ -124,7 +124,7 @@ func behave(how string, args []string) {
 }
 
 func answer(summary string) {
-	json.NewEncoder(os.Stdout).Encode(agent.Answer{Outcome: agent.Done, Summary: summary})
+	json.NewEncoder(os.Stdout).Encode(agent.Result{Outcome: agent.Done, Summary: summary})
 }
 
 // attend connects to a socket. The connection stays open until this process ends.

@@ -1,10 +1,10 @@
 // Package agent runs the operator's program, the agent, for one node of work.
 //
-// The agent gets a Task and returns an Answer, both as JSON. A Command is a program of this machine: it reads the task
-// from its standard input and writes the answer to its standard output. What it writes to standard error is kept as
-// the node's log. An HTTP agent gets the task as a request and returns the answer in the response or later.
+// The agent gets a Task and returns an Result, both as JSON. A Command is a program of this machine: it reads the task
+// from its standard input and writes the result to its standard output. What it writes to standard error is kept as
+// the node's log. An HTTP agent gets the task as a request and returns the result in the response or later.
 //
-// The outcome of an answer is done or blocked. Everything else is a *Failure.
+// The outcome of a result is done or blocked. Everything else is a *Failure.
 package agent
 
 import (
@@ -38,15 +38,15 @@ type Task struct {
 	PairWith     string          `json:"pairWith,omitempty"`
 	Name         string          `json:"name,omitempty"`
 	Symbol       string          `json:"symbol,omitempty"`
-	Predecessors []Result        `json:"predecessors,omitempty"` // the nodes that this one comes after
-	Answers      []string        `json:"answers,omitempty"`      // the requester's inputs, oldest first
+	Predecessors []Predecessor   `json:"predecessors,omitempty"` // the nodes that this one comes after
+	Inputs       []string        `json:"inputs,omitempty"`       // the requester's inputs, oldest first
 	Panel        *Panel          `json:"panel,omitempty"`        // oracles only
 	Attempt      int             `json:"attempt,omitempty"`      // from 1; one more after each failure of the agent
-	Callback     string          `json:"callback,omitempty"`     // for a later answer of an HTTP agent; the runner sets it
+	Callback     string          `json:"callback,omitempty"`     // for a later result of an HTTP agent; the runner sets it
 }
 
-// Result is the result of an earlier node.
-type Result struct {
+// Predecessor is an earlier node and its result.
+type Predecessor struct {
 	Node    string `json:"node"`
 	Summary string `json:"summary"`
 }
@@ -63,14 +63,14 @@ type Panel struct {
 // Outcome says whether an agent did its task.
 type Outcome string
 
-// The outcomes of an answer. A run that ends otherwise is a failure.
+// The outcomes of a result. A run that ends otherwise is a failure.
 const (
 	Done    Outcome = "done"
 	Blocked Outcome = "blocked" // the agent needs an input of the requester
 )
 
-// Answer is what an agent returns.
-type Answer struct {
+// Result is what an agent returns.
+type Result struct {
 	Outcome Outcome `json:"outcome"`
 	Summary string  `json:"summary,omitempty"` // required if done; at most MaxSummary characters
 	Reason  string  `json:"reason,omitempty"`  // required if blocked; the requester reads it; at most MaxReason characters
@@ -78,13 +78,13 @@ type Answer struct {
 	Files   []File  `json:"files,omitempty"`   // written into the workspace; HTTP agents have no other access to it
 }
 
-// File is a text file of an answer.
+// File is a text file of a result.
 type File struct {
 	Path string `json:"path"` // relative to the workspace, with slashes
 	Text string `json:"text"`
 }
 
-// The most characters that the members of an answer may have.
+// The most characters that the members of a result may have.
 const (
 	MaxSummary = 16000
 	MaxReason  = 2000
@@ -93,7 +93,7 @@ const (
 
 // Report is what a run brought. A Runner returns it beside a Failure too.
 type Report struct {
-	Answer   Answer
+	Result   Result
 	Log      []byte // the end of what the agent wrote to standard error: UTF-8 without NUL
 	ExitCode int    // of a command that exited; otherwise -1
 }
@@ -117,34 +117,34 @@ func (t Task) encode() ([]byte, error) {
 	return document, nil
 }
 
-// accept reads an answer and writes its files into the workspace. It returns the answer without its files.
-func accept(workspace string, document []byte, panel *Panel) (Answer, error) {
-	answer, err := decodeAnswer(document, panel)
+// accept reads a result and writes its files into the workspace. It returns the result without its files.
+func accept(workspace string, document []byte, panel *Panel) (Result, error) {
+	result, err := decodeResult(document, panel)
 	if err != nil {
-		return Answer{}, &Failure{Kind: BadAnswer, Detail: err.Error(), Retryable: true}
+		return Result{}, &Failure{Kind: BadResult, Detail: err.Error(), Retryable: true}
 	}
-	if err := write(workspace, answer.Files); err != nil {
-		return Answer{}, err
+	if err := write(workspace, result.Files); err != nil {
+		return Result{}, err
 	}
-	answer.Files = nil
-	return answer, nil
+	result.Files = nil
+	return result, nil
 }
 
-// decodeAnswer reads an answer to a task with the given panel, or without a panel if it is nil.
-func decodeAnswer(document []byte, panel *Panel) (Answer, error) {
-	var a Answer
-	if err := strictjson.Decode(document, &a); err != nil {
-		return Answer{}, err
+// decodeResult reads a result to a task with the given panel, or without a panel if it is nil.
+func decodeResult(document []byte, panel *Panel) (Result, error) {
+	var r Result
+	if err := strictjson.Decode(document, &r); err != nil {
+		return Result{}, err
 	}
-	return a, a.check(panel)
+	return r, r.check(panel)
 }
 
-// check checks an answer against the contract. An answer holds no NUL, because texts of databases do not.
-func (a Answer) check(panel *Panel) error {
+// check checks a result against the contract. A result holds no NUL, because texts of databases do not.
+func (r Result) check(panel *Panel) error {
 	bounded := []struct {
 		pointer, text string
 		most          int
-	}{{"/summary", a.Summary, MaxSummary}, {"/reason", a.Reason, MaxReason}, {"/choice", a.Choice, MaxChoice}}
+	}{{"/summary", r.Summary, MaxSummary}, {"/reason", r.Reason, MaxReason}, {"/choice", r.Choice, MaxChoice}}
 	for _, member := range bounded {
 		switch {
 		case utf8.RuneCountInString(member.text) > member.most:
@@ -153,33 +153,33 @@ func (a Answer) check(panel *Panel) error {
 			return refuse(member.pointer, "must not contain NUL")
 		}
 	}
-	switch a.Outcome {
+	switch r.Outcome {
 	case Done:
 		switch {
-		case strings.TrimSpace(a.Summary) == "":
+		case strings.TrimSpace(r.Summary) == "":
 			return refuse("/summary", "is required when done")
-		case a.Reason != "":
+		case r.Reason != "":
 			return refuse("/reason", "must be absent when done")
-		case panel == nil && a.Choice != "":
+		case panel == nil && r.Choice != "":
 			return refuse("/choice", "must be absent without a panel")
-		case panel != nil && strings.TrimSpace(a.Choice) == "":
+		case panel != nil && strings.TrimSpace(r.Choice) == "":
 			return refuse("/choice", "is required of a panel's member")
-		case panel != nil && len(panel.Options) > 0 && !slices.Contains(panel.Options, a.Choice):
+		case panel != nil && len(panel.Options) > 0 && !slices.Contains(panel.Options, r.Choice):
 			return refuse("/choice", "must be one of the options")
 		}
 	case Blocked:
 		switch {
-		case strings.TrimSpace(a.Reason) == "":
+		case strings.TrimSpace(r.Reason) == "":
 			return refuse("/reason", "is required when blocked")
-		case a.Summary != "":
+		case r.Summary != "":
 			return refuse("/summary", "must be absent when blocked")
-		case a.Choice != "":
+		case r.Choice != "":
 			return refuse("/choice", "must be absent when blocked")
 		}
 	default:
 		return refuse("/outcome", "must be done or blocked")
 	}
-	for i, file := range a.Files {
+	for i, file := range r.Files {
 		if !file.valid() {
 			return refuse(fmt.Sprint("/files/", i, "/path"), "must be a path inside the workspace, outside .git")
 		}

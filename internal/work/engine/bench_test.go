@@ -56,7 +56,7 @@ func BenchmarkRuns(b *testing.B) {
 				})
 				folders := &finished{jobs: make(chan struct{}, jobs)}
 				begin := time.Now()
-				stop := p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("x") }),
+				stop := p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }),
 					asInProduction, func(c *config) { c.Concurrency, c.Deliverer = concurrency, folders })
 				for range jobs {
 					<-folders.jobs
@@ -78,7 +78,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			p := newPlace(b)
 			started := make(chan time.Time, 1)
-			p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+			p.run(answers(func(context.Context, agent.Task) (agent.Result, error) {
 				started <- time.Now()
 				return done("x")
 			}), asInProduction)
@@ -110,10 +110,10 @@ func BenchmarkRetry(b *testing.B) {
 	var failedAt atomic.Int64
 	late := make(chan time.Duration, 1)
 	const backoff = 2 * time.Second
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Attempt == 1 {
 			failedAt.Store(time.Now().UnixNano())
-			return agent.Answer{}, &agent.Failure{Kind: agent.Exited, Code: 1, Retryable: true}
+			return agent.Result{}, &agent.Failure{Kind: agent.Exited, Code: 1, Retryable: true}
 		}
 		late <- time.Since(time.Unix(0, failedAt.Load())) - backoff
 		return done("x")
@@ -132,7 +132,7 @@ func BenchmarkRetry(b *testing.B) {
 // runs that node again, and until it opens the run of a schedule that is due.
 func BenchmarkKilledWorker(b *testing.B) {
 	if path := os.Getenv(childVariable); path != "" {
-		placeAt(b, path).run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+		placeAt(b, path).run(answers(func(context.Context, agent.Task) (agent.Result, error) {
 			fmt.Println("started")
 			select {} // until it is killed
 		}), asInProduction)
@@ -154,7 +154,7 @@ func BenchmarkKilledWorker(b *testing.B) {
 		for lines := bufio.NewScanner(output); lines.Scan() && lines.Text() != "started"; {
 		}
 		started := make(chan time.Time, 10)
-		stop := p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+		stop := p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 			if task.Job == id {
 				started <- time.Now()
 			}

@@ -19,7 +19,7 @@ import (
 func TestJob(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Job != id || task.Node != "main" || task.Template != "research" || task.Objective != "look" {
 			t.Errorf("task %+v", task)
 		}
@@ -45,7 +45,7 @@ func TestGraph(t *testing.T) {
 	opened := p.openWorkflow("dag", step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c"))
 	var both sync.WaitGroup
 	both.Add(2)
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Node == "b" || task.Node == "c" {
 			both.Done()
 			both.Wait()
@@ -73,7 +73,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		jobs = append(jobs, p.openJob("look"))
 	}
 	var running, most atomic.Int64
-	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) {
 		for n, old := running.Add(1), most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
 		defer running.Add(-1)
@@ -92,15 +92,15 @@ func TestBlockedAndContinued(t *testing.T) {
 	p := newPlace(t)
 	opened := p.openWorkflow("chain", step("plan"), step("build", "plan"))
 	var plans atomic.Int64
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		switch {
 		case task.Node == "plan":
 			plans.Add(1)
 			return done("planned")
-		case len(task.Answers) == 0:
-			return agent.Answer{Outcome: agent.Blocked, Reason: "which chain?"}, nil
+		case len(task.Inputs) == 0:
+			return agent.Result{Outcome: agent.Blocked, Reason: "which chain?"}, nil
 		}
-		return done("built on " + strings.Join(task.Answers, "+"))
+		return done("built on " + strings.Join(task.Inputs, "+"))
 	}))
 	job := p.untilJob(opened.JobID, boxoffice.JobBlocked)
 	if want := "node build needs input: which chain?"; *job.BlockedReason != want {
@@ -125,10 +125,10 @@ func TestInputWhileRunning(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	started, goOn := make(chan struct{}, 8), make(chan struct{})
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		started <- struct{}{}
 		<-goOn
-		return done(fmt.Sprint(task.Answers))
+		return done(fmt.Sprint(task.Inputs))
 	}))
 	<-started
 	p.carryOn(id, "and there")
@@ -156,12 +156,12 @@ func TestInputWhileFailing(t *testing.T) {
 				return true
 			}
 			var told atomic.Int64
-			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
-				told.Store(int64(len(task.Answers)))
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+				told.Store(int64(len(task.Inputs)))
 				if fail("main", told.Load()) {
-					return agent.Answer{}, &agent.Failure{Kind: agent.Exited, Code: 64}
+					return agent.Result{}, &agent.Failure{Kind: agent.Exited, Code: 64}
 				}
-				return done(fmt.Sprint(task.Answers))
+				return done(fmt.Sprint(task.Inputs))
 			}), func(c *config) {
 				c.Attempts = 1
 				c.Deliverer = breaks{new(delivers), func() bool { return fail("delivery", told.Load()) }}
@@ -204,11 +204,11 @@ func TestRetries(t *testing.T) {
 			p := newPlace(t)
 			id := p.openJob("look")
 			var runs atomic.Int64
-			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
-				if n := runs.Add(1); int(n) <= test.fails && len(task.Answers) == 0 {
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+				if n := runs.Add(1); int(n) <= test.fails && len(task.Inputs) == 0 {
 					failed := *failure
 					failed.Retryable = !test.final
-					return agent.Answer{}, &failed
+					return agent.Result{}, &failed
 				}
 				return done("at last")
 			}))
@@ -234,9 +234,9 @@ func TestWorkspacesAreDiscarded(t *testing.T) {
 	p := newPlace(t)
 	folders := new(delivers)
 	with := func(c *config) { c.Deliverer = folders }
-	stop := p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
-		if task.Objective == "ask" && len(task.Answers) == 0 {
-			return agent.Answer{Outcome: agent.Blocked, Reason: "what?"}, nil
+	stop := p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+		if task.Objective == "ask" && len(task.Inputs) == 0 {
+			return agent.Result{Outcome: agent.Blocked, Reason: "what?"}, nil
 		}
 		return done("x")
 	}), with)
@@ -256,7 +256,7 @@ func TestWorkspacesAreDiscarded(t *testing.T) {
 		t.Errorf("workspaces of %v, %v; want that of %s", left, err, blocked)
 	}
 
-	stop = p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("x") }),
+	stop = p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }),
 		func(c *config) { c.Deliverer = refused{folders} })
 	p.carryOn(blocked, "this")
 	p.untilJob(blocked, boxoffice.JobCompleted)
@@ -280,9 +280,9 @@ func (refused) Deliver(context.Context, work.Job, string) (boxoffice.Delivery, e
 func TestAttempts(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Attempt < 3 {
-			return agent.Answer{}, &agent.Failure{Kind: agent.BadAnswer, Retryable: true}
+			return agent.Result{}, &agent.Failure{Kind: agent.BadResult, Retryable: true}
 		}
 		return done(fmt.Sprint("attempt ", task.Attempt))
 	}))
@@ -297,8 +297,8 @@ func TestCancel(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	started, ended := make(chan struct{}), make(chan error, 1)
-	p.run(answers(func(ctx context.Context, task agent.Task) (agent.Answer, error) {
-		if len(task.Answers) > 0 {
+	p.run(answers(func(ctx context.Context, task agent.Task) (agent.Result, error) {
+		if len(task.Inputs) > 0 {
 			return done("after all")
 		}
 		close(started)
@@ -346,13 +346,13 @@ func TestContinuedWhileTheAgentEnds(t *testing.T) {
 	id := p.openJob("look")
 	started, ending, leave := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var inside, most atomic.Int64
-	runner := answers(func(ctx context.Context, task agent.Task) (agent.Answer, error) {
+	runner := answers(func(ctx context.Context, task agent.Task) (agent.Result, error) {
 		if task.Job != id {
 			return done("x")
 		}
 		most.Store(max(most.Load(), inside.Add(1)))
 		defer inside.Add(-1)
-		if len(task.Answers) > 0 {
+		if len(task.Inputs) > 0 {
 			return done("after all")
 		}
 		close(started)

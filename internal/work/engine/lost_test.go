@@ -26,7 +26,7 @@ func TestKilledWorker(t *testing.T) {
 	run := work.Run{Work: id, Attempt: 1}
 	p.start(run, "killed", time.Second)
 	p.advance(time.Minute)
-	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("by another") }))
+	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("by another") }))
 	job := p.untilJob(id, boxoffice.JobCompleted)
 	if node := job.Nodes[0]; node.Attempts != 2 || node.Summary != "by another" {
 		t.Errorf("%+v", node)
@@ -54,7 +54,7 @@ func TestLostWorkers(t *testing.T) {
 			}
 			until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State != boxoffice.NodeRunning })
 			rescuer()
-			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 				if task.Attempt != 1 {
 					t.Errorf("the agent is told of attempt %d", task.Attempt)
 				}
@@ -77,7 +77,7 @@ const childVariable = "BOXOFFICE_TEST_WORKER"
 // The same with a process that is killed.
 func TestKilledProcess(t *testing.T) {
 	if path := os.Getenv(childVariable); path != "" {
-		placeAt(t, path).run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+		placeAt(t, path).run(answers(func(context.Context, agent.Task) (agent.Result, error) {
 			fmt.Println("started")
 			select {} // until it is killed
 		}))
@@ -102,7 +102,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 	child.Wait() // it was killed
 	p.advance(time.Minute)
-	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("by another") }))
+	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("by another") }))
 	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Attempts != 2 || node.Summary != "by another" {
 		t.Errorf("%+v", node)
 	}
@@ -112,7 +112,7 @@ func TestKilledProcess(t *testing.T) {
 func TestManyWorkers(t *testing.T) {
 	p := newPlace(t)
 	var runs sync.Map
-	once := answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	once := answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if _, again := runs.LoadOrStore(string(task.Job)+task.Node, true); again {
 			t.Errorf("node %s of job %s ran twice", task.Node, task.Job)
 		}
@@ -135,10 +135,10 @@ func TestStop(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	started := make(chan struct{})
-	stop := p.run(answers(func(ctx context.Context, _ agent.Task) (agent.Answer, error) {
+	stop := p.run(answers(func(ctx context.Context, _ agent.Task) (agent.Result, error) {
 		close(started)
 		<-ctx.Done()
-		return agent.Answer{}, ctx.Err()
+		return agent.Result{}, ctx.Err()
 	}))
 	<-started
 	stop()
@@ -146,7 +146,7 @@ func TestStop(t *testing.T) {
 	if err != nil || job.Nodes[0].State != boxoffice.NodeQueued {
 		t.Errorf("%+v, %v", job.Nodes, err)
 	}
-	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("x") }))
+	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }))
 	p.untilJob(id, boxoffice.JobCompleted)
 }
 
@@ -155,7 +155,7 @@ func TestStop(t *testing.T) {
 func TestPanic(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Attempt == 1 {
 			panic("broken")
 		}
@@ -186,7 +186,7 @@ func TestClaimWithoutAnswer(t *testing.T) {
 	p := newPlace(t)
 	lost := p.openJob("look")
 	started, goOn := make(chan struct{}, 1), make(chan struct{})
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Job != lost {
 			started <- struct{}{}
 			<-goOn

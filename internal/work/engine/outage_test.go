@@ -41,7 +41,7 @@ func TestDatabaseAway(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	var runs atomic.Int64
-	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) {
 		runs.Add(1)
 		return done("x")
 	}), func(c *config) { c.Store = &away{Store: p.store} })
@@ -99,7 +99,7 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 	var runs atomic.Int64
 	p.run(nil, alone, func(c *config) { c.Store, c.Upkeep, c.Lease = other, other, lease })
 	p.until(func() bool { return other.looked.Load() > 0 })
-	stop := p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) {
+	stop := p.run(answers(func(context.Context, agent.Task) (agent.Result, error) {
 		runs.Add(1)
 		close(started)
 		<-goOn
@@ -157,7 +157,7 @@ func TestStartAfterAnOutage(t *testing.T) {
 	run := work.Run{Work: p.openJob("look"), Attempt: 1}
 	p.start(run, "other", -time.Millisecond)
 	store := &speaks{Store: p.store, other: "other", run: run}
-	p.run(answers(func(context.Context, agent.Task) (agent.Answer, error) { return done("again") }), func(c *config) {
+	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("again") }), func(c *config) {
 		c.Store, c.Upkeep, c.Heartbeat = store, store, 500*time.Millisecond
 	})
 	p.until(func() bool { return store.looks.Load() > 2 })

@@ -11,17 +11,17 @@ import (
 	"boxoffice/internal/work/agent"
 )
 
-func vote(choice string) (agent.Answer, error) {
-	return agent.Answer{Outcome: agent.Done, Summary: "because", Choice: choice}, nil
+func vote(choice string) (agent.Result, error) {
+	return agent.Result{Outcome: agent.Done, Summary: "because", Choice: choice}, nil
 }
 
 func TestOracle(t *testing.T) {
 	p := newPlace(t)
 	id := p.openOracle(5, "yes", "no")
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		switch task.Panel.Member {
 		case 0, 3:
-			return agent.Answer{}, &agent.Failure{Kind: agent.TimedOut, Retryable: true}
+			return agent.Result{}, &agent.Failure{Kind: agent.TimedOut, Retryable: true}
 		case 1:
 			return vote("no")
 		}
@@ -54,7 +54,7 @@ func TestOracleOfFreeText(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
 			id := p.openOracle(5, test.options...)
-			p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+			p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 				return vote(test.said[task.Panel.Member])
 			}))
 			oracle := until(p, id, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
@@ -71,11 +71,11 @@ func TestOracleOfFreeText(t *testing.T) {
 func TestOracleWithoutItsPanel(t *testing.T) {
 	p := newPlace(t)
 	id := p.openOracle(6)
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Answer, error) {
+	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Panel.Member == 2 {
 			return vote("perhaps")
 		}
-		return agent.Answer{Outcome: agent.Blocked, Reason: "cannot say"}, nil
+		return agent.Result{Outcome: agent.Blocked, Reason: "cannot say"}, nil
 	}))
 	oracle := until(p, id, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobBlocked })
 	if err := oracle.Validate(); err != nil {

@@ -63,15 +63,15 @@ func (p *place) Now() time.Time { return time.Now().Add(time.Duration(p.ahead.Lo
 func (p *place) advance(d time.Duration) { p.ahead.Add(int64(d)) }
 
 // answers is an agent that is a function.
-type answers func(ctx context.Context, task agent.Task) (agent.Answer, error)
+type answers func(ctx context.Context, task agent.Task) (agent.Result, error)
 
 func (f answers) Run(ctx context.Context, _ string, task agent.Task) (agent.Report, error) {
 	answer, err := f(ctx, task)
-	return agent.Report{Answer: answer, Log: []byte("said")}, err
+	return agent.Report{Result: answer, Log: []byte("said")}, err
 }
 
-func done(text string) (agent.Answer, error) {
-	return agent.Answer{Outcome: agent.Done, Summary: text}, nil
+func done(text string) (agent.Result, error) {
+	return agent.Result{Outcome: agent.Done, Summary: text}, nil
 }
 
 // delivers gives every job a delivery that names its run.

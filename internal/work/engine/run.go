@@ -66,7 +66,7 @@ func (e *Engine) ask(ctx context.Context, a work.Assignment, workspace string, t
 
 func (e *Engine) result(ctx context.Context, a work.Assignment, report agent.Report, err error) work.Result {
 	failure, agentFailed := errors.AsType[*agent.Failure](err)
-	switch answer := report.Answer; {
+	switch answer := report.Result; {
 	case err != nil && !agentFailed:
 		return e.fault(ctx, a, err)
 	case agentFailed:
@@ -103,7 +103,7 @@ func nodeTask(a work.Assignment) agent.Task {
 	brief := a.Job.Brief
 	task := agent.Task{
 		Job: a.Job.ID, Node: a.Node.Label(), Attempt: a.Node.Failures + 1, Objective: a.Node.Objective, Context: brief.Context, RepoURL: brief.RepoURL,
-		ChainID: brief.ChainID, PairWith: brief.PairWith, Name: brief.Name, Symbol: brief.Symbol, Answers: a.Inputs,
+		ChainID: brief.ChainID, PairWith: brief.PairWith, Name: brief.Name, Symbol: brief.Symbol, Inputs: a.Inputs,
 	}
 	if a.Job.LaunchKind != nil {
 		task.LaunchKind = *a.Job.LaunchKind
@@ -111,10 +111,10 @@ func nodeTask(a work.Assignment) agent.Task {
 	if brief.Follows != "" && len(brief.Nodes) > 0 {
 		// The steps of a workflow keep their objectives. The objective of its next
 		// version is given to them as the first input.
-		task.Answers = append([]string{a.Job.Objective}, task.Answers...)
+		task.Inputs = append([]string{a.Job.Objective}, task.Inputs...)
 	}
 	for _, node := range a.Predecessors {
-		task.Predecessors = append(task.Predecessors, agent.Result{Node: node.ID, Summary: node.Summary})
+		task.Predecessors = append(task.Predecessors, agent.Predecessor{Node: node.ID, Summary: node.Summary})
 	}
 	return task
 }

@@ -21,8 +21,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// answered runs an agent that answers with an output.
-func answered(t *testing.T, folder, output string, panel *agent.Panel) (agent.Report, error) {
+// returned runs an agent that returns an output.
+func returned(t *testing.T, folder, output string, panel *agent.Panel) (agent.Report, error) {
 	t.Helper()
 	client := http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(output))}, nil
@@ -37,7 +37,7 @@ func answered(t *testing.T, folder, output string, panel *agent.Panel) (agent.Re
 	return runner.Run(t.Context(), folder, agent.Task{Job: boxoffice.NewUUID(), Panel: panel})
 }
 
-func TestBadAnswers(t *testing.T) {
+func TestBadResults(t *testing.T) {
 	const (
 		badPath  = "/files/0/path: must be a path inside the workspace, outside .git"
 		withFile = `{"outcome":"done","summary":"x","files":[{"path":"%s","text":""}]}`
@@ -66,9 +66,9 @@ func TestBadAnswers(t *testing.T) {
 	}
 	for output, detail := range tests {
 		t.Run(detail, func(t *testing.T) {
-			_, err := answered(t, workspace(t), output, nil)
+			_, err := returned(t, workspace(t), output, nil)
 			failure, ok := errors.AsType[*agent.Failure](err)
-			if want := (agent.Failure{Kind: agent.BadAnswer, Detail: detail, Retryable: true}); !ok || *failure != want {
+			if want := (agent.Failure{Kind: agent.BadResult, Detail: detail, Retryable: true}); !ok || *failure != want {
 				t.Errorf("got %v, want %q", err, detail)
 			}
 		})
@@ -89,14 +89,14 @@ func TestPanel(t *testing.T) {
 		{nil, `{"outcome":"done","summary":"because","choice":" \n "}`, true},
 	}
 	for _, test := range tests {
-		report, err := answered(t, workspace(t), test.output, &agent.Panel{Question: "?", Options: test.options, Size: 5})
-		if (kind(err) == agent.BadAnswer) != test.fails || (err == nil) != (report.Answer.Choice != "") {
+		report, err := returned(t, workspace(t), test.output, &agent.Panel{Question: "?", Options: test.options, Size: 5})
+		if (kind(err) == agent.BadResult) != test.fails || (err == nil) != (report.Result.Choice != "") {
 			t.Errorf("%s: got %+v, %v", test.output, report, err)
 		}
 	}
 }
 
-func TestFilesOfAnswers(t *testing.T) {
+func TestFilesOfResults(t *testing.T) {
 	folder, outside := workspace(t), workspace(t)
 	git := filepath.Join(folder, ".git")
 	for _, err := range []error{
@@ -111,7 +111,7 @@ func TestFilesOfAnswers(t *testing.T) {
 	}
 	give := func(path string) error {
 		output := fmt.Sprintf(`{"outcome":"done","summary":"x","files":[{"path":%q,"text":"text"}]}`, path)
-		_, err := answered(t, folder, output, nil)
+		_, err := returned(t, folder, output, nil)
 		return err
 	}
 	for _, path := range []string{"report.md", "a/b/c.txt", "a/b/c.txt"} {
@@ -123,7 +123,7 @@ func TestFilesOfAnswers(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"sneaky/config", "out/x", "a/b", "report.md/x"} {
-		if err := give(path); kind(err) != agent.BadAnswer {
+		if err := give(path); kind(err) != agent.BadResult {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -134,9 +134,9 @@ func TestFilesOfAnswers(t *testing.T) {
 	}
 }
 
-// Every output of an agent is either an answer that can be stored or a failure. Nothing is written outside of the
+// Every output of an agent is either a result that can be stored or a failure. Nothing is written outside of the
 // workspace.
-func FuzzAnswer(f *testing.F) {
+func FuzzResult(f *testing.F) {
 	for _, seed := range []string{
 		done, blocked, `{"outcome":"done","summary":"x","choice":"yes"}`, `[]`, `null`, `{"outcome":"done","summary":"\ud800"}`,
 		`{"outcome":"done","summary":"x","files":[{"path":"a/b","text":"c"},{"path":"a/../../b","text":"c"}]}`,
@@ -155,17 +155,17 @@ func FuzzAnswer(f *testing.F) {
 		if panel {
 			asked = &agent.Panel{Options: []string{"yes", "no"}}
 		}
-		report, err := answered(t, inside, output, asked)
-		answer := report.Answer
-		text := answer.Summary + answer.Reason + answer.Choice
+		report, err := returned(t, inside, output, asked)
+		result := report.Result
+		text := result.Summary + result.Reason + result.Choice
 		switch {
 		case err != nil:
 			if _, ok := errors.AsType[*agent.Failure](err); !ok {
 				t.Error(err)
 			}
-		case answer.Outcome == agent.Done && (answer.Summary == "" || panel != (answer.Choice != "")),
-			answer.Outcome == agent.Blocked && (answer.Reason == "" || answer.Choice != ""),
-			answer.Outcome != agent.Done && answer.Outcome != agent.Blocked:
+		case result.Outcome == agent.Done && (result.Summary == "" || panel != (result.Choice != "")),
+			result.Outcome == agent.Blocked && (result.Reason == "" || result.Choice != ""),
+			result.Outcome != agent.Done && result.Outcome != agent.Blocked:
 			t.Errorf("took %q", output)
 		case !utf8.ValidString(text) || strings.Contains(text, "\x00"):
 			t.Errorf("took the text %q", text)
