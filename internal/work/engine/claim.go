@@ -10,15 +10,16 @@ import (
 	"boxoffice/internal/work"
 )
 
-// claim starts due nodes until ctx ends, as many at once as Concurrency allows.
-func (e *Engine) claim(ctx context.Context) {
+// claimNodes claims due nodes and runs them until ctx ends, as many at once as
+// Concurrency allows.
+func (e *Engine) claimNodes(ctx context.Context) {
 	poll := time.NewTicker(e.Poll)
 	defer poll.Stop()
 	templates := e.templates()
 	retryAt, wait, reportAt := time.Time{}, e.Poll, time.Time{}
 	for {
-		// The channel is taken before the claim: a node that is queued during the
-		// claim closes it.
+		// Queued is called before the claim: its channel is closed also if a node is
+		// queued during the claim.
 		queued := e.Store.Queued()
 		if time.Now().After(retryAt) {
 			err := e.claimOnce(ctx, templates)
@@ -53,7 +54,8 @@ func (e *Engine) templates() []string {
 	return append(slices.Sorted(maps.Keys(e.Agents)), work.TemplateDelivery)
 }
 
-// claimOnce claims as many nodes as this process may still run, and starts them.
+// claimOnce claims as many nodes as this process may still run at once, and starts
+// a goroutine for each.
 func (e *Engine) claimOnce(ctx context.Context, templates []string) error {
 	e.mu.Lock()
 	free := e.Concurrency - len(e.runs)
@@ -79,7 +81,7 @@ func (e *Engine) claimOnce(ctx context.Context, templates []string) error {
 			e.mu.Unlock()
 			select {
 			case e.freed <- struct{}{}:
-			default: // the loop has not taken the last one yet
+			default: // claimNodes has not received the last value yet
 			}
 		})
 	}
@@ -100,7 +102,8 @@ func (e *Engine) reportUnclaimed(ctx context.Context, templates []string) {
 	}
 }
 
-// carryOut runs a node and saves the result.
+// carryOut runs a node and saves the result. If the run was cancelled, or expired
+// and belongs to another worker, it saves only that the agent has ended.
 func (e *Engine) carryOut(ctx context.Context, stopped <-chan struct{}, a work.Assignment) {
 	result := e.run(ctx, a)
 	if errors.Is(context.Cause(ctx), work.ErrStale) {
@@ -111,8 +114,8 @@ func (e *Engine) carryOut(ctx context.Context, stopped <-chan struct{}, a work.A
 	e.finish(ctx, stopped, a, result)
 }
 
-// finish saves a result. While the database is away it tries again and again:
-// the result may be the work of an hour.
+// finish saves a result. If that fails it tries again until it succeeds or the
+// process stops: the result may be the work of an hour.
 func (e *Engine) finish(ctx context.Context, stopped <-chan struct{}, a work.Assignment, result work.Result) {
 	retries := work.Retries{Attempts: e.Attempts, Backoff: e.Backoff}
 	saving := context.WithoutCancel(ctx)
@@ -150,13 +153,13 @@ func (e *Engine) finish(ctx context.Context, stopped <-chan struct{}, a work.Ass
 	}
 }
 
-// reportEnd saves that the agent of a run that was cancelled has ended, so that
-// the job's next run does not wait for the end of the lease.
+// reportEnd saves that the agent of a cancelled run has ended, so that the job's
+// next run need not wait until the cancelled run expires.
 func (e *Engine) reportEnd(ctx context.Context, a work.Assignment) {
 	err := e.change(ctx, "end cancelled run", a.Work, func(graph work.Graph) (work.Change, error) {
 		return graph.RunEnded(a.Run, e.holder)
 	})
 	if err != nil {
-		e.Log.WarnContext(ctx, "the end of a cancelled run could not be saved; the job's next run waits for the lease", "work", a.Work, "err", err)
+		e.Log.WarnContext(ctx, "the end of a cancelled run could not be saved; the job's next run waits until the cancelled one expires", "work", a.Work, "err", err)
 	}
 }

@@ -3,10 +3,18 @@
 //
 // The rows of nodes are the queue. A worker claims queued nodes by conditional
 // writes, renews its runs while their agents work, and saves each result together
-// with everything that follows from it. A commit in the same process wakes it;
-// what other processes queue it finds by polling. If a worker stops renewing its
-// runs, they expire and another worker repeats them. Package work decides how
-// rows change.
+// with everything that follows from it. A transaction of the same process that
+// queues a node wakes the worker. The worker finds nodes that other processes
+// queued by polling. If a worker stops renewing its runs, they expire and another
+// worker repeats them. Package work decides how rows change.
+//
+//	claim.go   claim queued nodes, run them, save their results
+//	run.go     run one node: the agent or the delivery
+//	upkeep.go  renew the runs of this process, repeat expired runs, open scheduled runs
+//	tidy.go    remove workspaces that are not needed any more
+//
+// A run is one attempt to carry out a node. A scheduled run is one repetition of
+// what a schedule bought: it opens a job or an oracle.
 package engine
 
 import (
@@ -21,55 +29,59 @@ import (
 	"boxoffice/internal/work/agent"
 )
 
-// Store keeps what is run. Every method is one transaction.
+// Store has the queue of nodes. Every method is one transaction.
 type Store interface {
 	work.Updater
 	// Claim starts due nodes, those that are due longest first. start decides how
-	// a row changes; if it returns work.ErrStale or work.ErrEnding the node is skipped.
+	// a row changes; if it returns work.ErrStale or work.ErrEnding, Claim skips the node.
 	Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error)
-	// Renew keeps those of the runs that still belong to holder until the given
-	// moment, and returns them.
+	// Renew extends, until the given moment, those of the runs that still belong to
+	// holder, and returns these.
 	Renew(ctx context.Context, holder string, runs []work.Run, until boxoffice.Timestamp) ([]work.Run, error)
 	// Queued returns a channel that is closed when this process next commits a
 	// node that is queued.
 	Queued() <-chan struct{}
 	// DueTemplates returns how many queued nodes are due, by template.
 	DueTemplates(ctx context.Context, now boxoffice.Timestamp) (map[string]int, error)
-	// Delivered returns those of the jobs that are completed. A job whose delivery
-	// failed counts only if that was before the given moment.
+	// Delivered returns those of the jobs that are completed and were delivered. A job
+	// that was completed although its push failed is returned only if that was before
+	// the given moment.
 	Delivered(ctx context.Context, jobs []boxoffice.UUID, failedBefore boxoffice.Timestamp) ([]boxoffice.UUID, error)
 }
 
-// Upkeep is what one process does for all. Every method is one transaction.
+// Upkeep is what the store does for the one process that does the upkeep for all
+// processes. Every method is one transaction.
 type Upkeep interface {
-	// HoldLease gives holder the lease of a name until the given moment, or
-	// reports that another process has it.
+	// HoldLease gives the lease of a name to holder, or renews it, until the given
+	// moment. held is false if another process has the lease.
 	HoldLease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) (held bool, err error)
 	// Expired returns the runs whose holders did not renew them.
 	Expired(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Run, error)
-	// DueSchedules returns the schedules that have a run due and sort after the given one.
+	// DueSchedules returns the schedules that have a scheduled run due and that sort
+	// after the given one.
 	DueSchedules(ctx context.Context, now boxoffice.Timestamp, after work.Due, limit int) ([]work.Due, error)
 }
 
-// Deliverer keeps the workspaces of jobs and delivers what is in them.
+// Deliverer has the workspaces of jobs and delivers what is in them.
 type Deliverer interface {
 	// Workspace returns the folder in which the nodes of a job run. A
 	// *work.Failure says what the requester's side did wrong; any other error is
 	// a fault of this service.
 	Workspace(ctx context.Context, job work.Job) (string, error)
-	// Deliver delivers the workspace. What the requester's side did wrong is in
-	// the delivery; an error is a fault of this service.
+	// Deliver delivers the workspace. If the requester's side did something wrong,
+	// for example its host refused the push, the delivery says so. An error is a
+	// fault of this service.
 	Deliver(ctx context.Context, job work.Job, workspace string) (boxoffice.Delivery, error)
 	// Scratch returns an empty folder for a member of a panel. The caller removes
 	// it. If the caller is killed, Scratch of another process removes it later.
 	Scratch() (string, error)
 	// Workspaces returns the jobs that have a workspace.
 	Workspaces() ([]boxoffice.UUID, error)
-	// Discard removes the workspace of a job that is over.
+	// Discard removes the workspace of a job.
 	Discard(job boxoffice.UUID) error
 }
 
-// Open opens the work of a run of a schedule: the action with its prepared input.
+// Open opens the job or oracle of a scheduled run: the action with its prepared input.
 type Open func(ctx context.Context, tx work.Tx, owner work.Owner, action string, input []byte, now boxoffice.Timestamp) (work.Opened, error)
 
 // Config is what New needs. Every field without a default is required.
@@ -80,34 +92,34 @@ type Config struct {
 	Open      Open
 
 	// Agents run nodes, by template; members of panels have the template
-	// work.TemplateOracle. The agent of TemplateAny runs what no other does. Nodes
-	// for which no process has an agent wait. An engine without agents does the
-	// upkeep alone.
+	// work.TemplateOracle. The agent of TemplateAny runs the nodes of all other
+	// templates. Nodes for which no process has an agent wait. An engine without
+	// agents claims no nodes and does only the upkeep.
 	Agents map[string]agent.Runner
 
 	Concurrency int           // nodes that this process runs at once; default 4
 	Attempts    int           // failed runs of a node after which it has failed; default 3
 	Backoff     time.Duration // before the first retry, doubling; default 5s
 	Lease       time.Duration // how long a run belongs to a process that does not renew it; default 30s
-	Heartbeat   time.Duration // how often runs are renewed, and seen to be cancelled; default 2s
-	Poll        time.Duration // how often nodes are looked for that other processes queued, or that became due; default 250ms
-	Scheduling  time.Duration // how often due schedules are looked for; default 5s
+	Heartbeat   time.Duration // how often runs are renewed, which also shows that one was cancelled; default 2s
+	Poll        time.Duration // how often the engine looks for nodes that other processes queued or that became due; default 250ms
+	Scheduling  time.Duration // how often the engine looks for due schedules; default 5s
 
 	Now func() time.Time // default time.Now
 	Log *slog.Logger
 }
 
-// TemplateAny is the agent for every template that has none of its own.
+// TemplateAny names the agent for every template that has none of its own.
 const TemplateAny = "default"
 
 // Engine runs work in one process.
 type Engine struct {
 	Config
-	holder string        // this process
+	holder string        // the name of this process in leases and runs
 	freed  chan struct{} // gets a value when a run has ended
 
 	mu      sync.Mutex
-	runs    map[work.Run]context.CancelCauseFunc // the runs of this process
+	runs    map[work.Run]context.CancelCauseFunc // the runs of this process, and what ends each
 	running sync.WaitGroup
 }
 
@@ -136,38 +148,40 @@ func orDefault[T int | time.Duration](value, standard T) T {
 	return value
 }
 
-// Run runs work until ctx ends. Then it ends the agents that run, gives their
-// nodes back, and returns.
+// Run runs work until ctx ends. Then it ends the agents that run, queues their
+// nodes again for other workers, and returns.
 func (e *Engine) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	loops.Go(func() { e.keep(ctx) })
-	loops.Go(func() { e.schedule(ctx) })
+	loops.Go(func() { e.renewAndExpire(ctx) })
+	loops.Go(func() { e.openScheduledRuns(ctx) })
 	if len(e.Agents) > 0 {
-		loops.Go(func() { e.claim(ctx) })
-		loops.Go(func() { e.tidy(ctx) })
+		loops.Go(func() { e.claimNodes(ctx) })
+		loops.Go(func() { e.removeWorkspaces(ctx) })
 	}
 	loops.Wait()
-	e.yield(context.WithoutCancel(ctx))
+	e.endUpkeepLease(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		e.running.Wait()
 		close(ended)
 	}()
-	patience := time.NewTimer(stopWithin)
-	defer patience.Stop()
+	timeout := time.NewTimer(stopWithin)
+	defer timeout.Stop()
 	select {
 	case <-ended:
 		return nil
-	case <-patience.C:
+	case <-timeout.C:
 		return errors.New("engine: agents did not end; their runs expire and are repeated")
 	}
 }
 
-// stopWithin is how long agents may take to end and their nodes to be given back.
+// stopWithin is how long Run waits for agents to end and for their nodes to be
+// queued again.
 const stopWithin = 20 * time.Second
 
 func (e *Engine) now() boxoffice.Timestamp { return boxoffice.At(e.Now()) }
 
+// until returns when a run expires that this process starts or renews now.
 func (e *Engine) until() boxoffice.Timestamp { return boxoffice.At(e.Now().Add(e.Lease)) }
 
 // change changes a job or an oracle in a transaction of its own.

@@ -11,11 +11,12 @@ import (
 	"boxoffice/internal/work/workspace"
 )
 
-// run carries out a node. A panic ends this run and no other.
+// run carries out a node and returns its result. A panic becomes an error of this
+// run; the process and its other runs go on.
 func (e *Engine) run(ctx context.Context, a work.Assignment) (result work.Result) {
 	defer func() {
 		if problem := recover(); problem != nil {
-			result = e.fault(context.WithoutCancel(ctx), a, fmt.Errorf("panic: %v\n%s", problem, debug.Stack()))
+			result = e.errorResult(context.WithoutCancel(ctx), a, fmt.Errorf("panic: %v\n%s", problem, debug.Stack()))
 		}
 	}()
 	switch a.Node.Kind {
@@ -24,31 +25,32 @@ func (e *Engine) run(ctx context.Context, a work.Assignment) (result work.Result
 	case work.NodeMember:
 		dir, err := e.Deliverer.Scratch()
 		if err != nil {
-			return e.fault(ctx, a, err)
+			return e.errorResult(ctx, a, err)
 		}
 		defer workspace.Remove(dir)
-		return e.ask(ctx, a, dir, memberTask(a))
+		return e.runAgent(ctx, a, dir, memberTask(a))
 	default:
 		dir, err := e.Deliverer.Workspace(ctx, a.Job)
 		if err != nil {
-			return e.fault(ctx, a, fmt.Errorf("workspace: %w", err))
+			return e.errorResult(ctx, a, fmt.Errorf("workspace: %w", err))
 		}
-		return e.ask(ctx, a, dir, nodeTask(a))
+		return e.runAgent(ctx, a, dir, nodeTask(a))
 	}
 }
 
 func (e *Engine) deliver(ctx context.Context, a work.Assignment) work.Result {
 	workspace, err := e.Deliverer.Workspace(ctx, a.Job)
 	if err != nil {
-		return e.fault(ctx, a, fmt.Errorf("workspace: %w", err))
+		return e.errorResult(ctx, a, fmt.Errorf("workspace: %w", err))
 	}
 	delivery, err := e.Deliverer.Deliver(ctx, a.Job, workspace)
 	if err != nil {
-		return e.fault(ctx, a, fmt.Errorf("deliver: %w", err))
+		return e.errorResult(ctx, a, fmt.Errorf("deliver: %w", err))
 	}
 	return work.Result{Outcome: work.Done, Delivery: &delivery}
 }
 
+// agent returns the agent for a template.
 func (e *Engine) agent(template string) agent.Runner {
 	if runner, ok := e.Agents[template]; ok {
 		return runner
@@ -56,19 +58,22 @@ func (e *Engine) agent(template string) agent.Runner {
 	return e.Agents[TemplateAny]
 }
 
-func (e *Engine) ask(ctx context.Context, a work.Assignment, workspace string, task agent.Task) work.Result {
+// runAgent runs the agent for a step of a job or a member of a panel.
+func (e *Engine) runAgent(ctx context.Context, a work.Assignment, workspace string, task agent.Task) work.Result {
 	task.Template = a.Node.Template
 	report, err := e.agent(task.Template).Run(ctx, workspace, task)
-	result := e.result(ctx, a, report, err)
+	result := e.agentResult(ctx, a, report, err)
 	result.Log = string(report.Log)
 	return result
 }
 
-func (e *Engine) result(ctx context.Context, a work.Assignment, report agent.Report, err error) work.Result {
+// agentResult returns the result of a run from what its agent reported or from its
+// error.
+func (e *Engine) agentResult(ctx context.Context, a work.Assignment, report agent.Report, err error) work.Result {
 	failure, agentFailed := errors.AsType[*agent.Failure](err)
 	switch answer := report.Result; {
 	case err != nil && !agentFailed:
-		return e.fault(ctx, a, err)
+		return e.errorResult(ctx, a, err)
 	case agentFailed:
 		e.Log.WarnContext(ctx, "an agent failed", "work", a.Work, "node", a.Node.ID, "err", failure)
 		// The failure's detail is for the operator; the requester reads its kind.
@@ -85,10 +90,12 @@ func (e *Engine) result(ctx context.Context, a work.Assignment, report agent.Rep
 	}
 }
 
-// fault returns the result of a run that an error of this service ended, or of
-// one that this process stopped. The requester reads the error only if the
-// requester's side was wrong.
-func (e *Engine) fault(ctx context.Context, a work.Assignment, err error) work.Result {
+// errorResult returns the result of a run that ended with an error which is not one
+// of its agent. If this process stopped the run, another worker repeats it. Otherwise
+// it is retried. The requester reads the text of the error only if it is a
+// *work.Failure, which says what the requester's side did wrong. Any other error is a
+// fault of this service, and goes to the log.
+func (e *Engine) errorResult(ctx context.Context, a work.Assignment, err error) work.Result {
 	if ctx.Err() != nil {
 		return work.Result{Outcome: work.WorkerStopped}
 	}

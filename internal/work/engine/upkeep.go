@@ -11,19 +11,21 @@ import (
 	"boxoffice/internal/work"
 )
 
-// upkeepLease is the lease of the process that repeats expired runs and opens the
-// due runs of schedules. Both are conditional writes, so two processes that do
-// them at once do no harm; the lease saves the work of doing them twice.
+// upkeepLease is the lease of the process that repeats expired runs and opens
+// scheduled runs for all processes. Both are conditional writes, so it does no harm
+// if two processes do them at once. The lease only avoids that all of them do.
 const upkeepLease = "work/upkeep"
 
-// leads takes or renews the upkeep lease, and reports whether this process has it.
-func (e *Engine) leads(ctx context.Context) (bool, error) {
+// takeUpkeepLease takes or renews the upkeep lease, and reports whether this process
+// has it.
+func (e *Engine) takeUpkeepLease(ctx context.Context) (bool, error) {
 	now := e.Now()
 	return e.Upkeep.HoldLease(ctx, upkeepLease, e.holder, boxoffice.At(now), boxoffice.At(now.Add(3*e.Heartbeat)))
 }
 
-// yield ends the upkeep lease of this process, so that another takes it at once.
-func (e *Engine) yield(ctx context.Context) {
+// endUpkeepLease ends the upkeep lease of this process, so that another process takes
+// it at once.
+func (e *Engine) endUpkeepLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.Heartbeat)
 	defer cancel()
 	if _, err := e.Upkeep.HoldLease(ctx, upkeepLease, e.holder, e.now(), e.now()); err != nil {
@@ -31,12 +33,16 @@ func (e *Engine) yield(ctx context.Context) {
 	}
 }
 
-// keep renews the runs of this process, and repeats expired runs of others, until
-// ctx ends. A process that was away itself, because the database was or the
-// machine slept, cannot tell whose worker is lost and who could not renew: it
-// gives the others a lease to renew first. A process that starts, perhaps because
-// the database came back, gives them three heartbeats.
-func (e *Engine) keep(ctx context.Context) {
+// renewAndExpire does two things every Heartbeat until ctx ends: it renews the runs
+// of this process, and, with the upkeep lease, it repeats the expired runs of all
+// processes.
+//
+// If the database did not answer for a while, or the machine slept, other workers
+// could not renew their runs either. Their runs have expired then, although the
+// workers are not lost. So expired runs are not repeated at once, to let these
+// workers renew first: for one Lease after such a pause, and for three heartbeats
+// after the start of this process, which may follow an outage too.
+func (e *Engine) renewAndExpire(ctx context.Context) {
 	tick := time.NewTicker(e.Heartbeat)
 	defer tick.Stop()
 	last := e.Now()
@@ -50,7 +56,7 @@ func (e *Engine) keep(ctx context.Context) {
 		if err == nil {
 			last = now
 		} else if ctx.Err() == nil {
-			e.Log.ErrorContext(ctx, "runs could not be renewed; it is tried again", "err", err)
+			e.Log.ErrorContext(ctx, "runs could not be renewed or repeated; the next heartbeat tries again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -60,29 +66,30 @@ func (e *Engine) keep(ctx context.Context) {
 	}
 }
 
-// renew renews the runs of this process. It ends those that are not its own any more.
+// renew renews the runs of this process. It ends the agents of those that do not
+// belong to it any more, because they were cancelled or expired.
 func (e *Engine) renew(ctx context.Context) error {
 	e.mu.Lock()
-	mine := make([]work.Run, 0, len(e.runs))
+	runs := make([]work.Run, 0, len(e.runs))
 	for run := range e.runs {
-		mine = append(mine, run)
+		runs = append(runs, run)
 	}
 	e.mu.Unlock()
-	if len(mine) == 0 {
+	if len(runs) == 0 {
 		return nil
 	}
-	held, err := e.Store.Renew(ctx, e.holder, mine, e.until())
+	held, err := e.Store.Renew(ctx, e.holder, runs, e.until())
 	if err != nil {
 		return err
 	}
-	kept := map[work.Run]bool{}
+	renewed := map[work.Run]bool{}
 	for _, run := range held {
-		kept[run] = true
+		renewed[run] = true
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, run := range mine {
-		if end, running := e.runs[run]; running && !kept[run] {
+	for _, run := range runs {
+		if end, running := e.runs[run]; running && !renewed[run] {
 			end(work.ErrStale)
 		}
 	}
@@ -91,11 +98,11 @@ func (e *Engine) renew(ctx context.Context) error {
 
 const expiredAtOnce = 100
 
-// repeatExpired queues expired runs again if this process has the upkeep lease,
-// and unless it has to wait for their holders.
+// repeatExpired queues the nodes of expired runs again, if this process has the
+// upkeep lease. If wait is true it only renews that lease.
 func (e *Engine) repeatExpired(ctx context.Context, wait bool) error {
-	leads, err := e.leads(ctx)
-	if err != nil || !leads {
+	leased, err := e.takeUpkeepLease(ctx)
+	if err != nil || !leased {
 		return err
 	}
 	expired, err := e.Upkeep.Expired(ctx, e.now(), expiredAtOnce)
@@ -121,14 +128,14 @@ func (e *Engine) repeatExpired(ctx context.Context, wait bool) error {
 	return nil
 }
 
-// schedule opens the due runs of schedules until ctx ends, if this process has
+// openScheduledRuns opens due scheduled runs until ctx ends, while this process has
 // the upkeep lease.
-func (e *Engine) schedule(ctx context.Context) {
+func (e *Engine) openScheduledRuns(ctx context.Context) {
 	tick := time.NewTicker(e.Scheduling)
 	defer tick.Stop()
 	for {
 		if err := e.openAllDue(ctx); err != nil && ctx.Err() == nil {
-			e.Log.ErrorContext(ctx, "due schedules could not be run; it is tried again", "err", err)
+			e.Log.ErrorContext(ctx, "due scheduled runs could not be opened; the next round tries again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -138,10 +145,11 @@ func (e *Engine) schedule(ctx context.Context) {
 	}
 }
 
-// openAllDue opens due runs, one of each schedule per round, until none is due.
+// openAllDue opens due scheduled runs, one of each schedule per round, until none is
+// due.
 func (e *Engine) openAllDue(ctx context.Context) error {
-	leads, err := e.leads(ctx)
-	for opened := 1; leads && err == nil && opened > 0; {
+	leased, err := e.takeUpkeepLease(ctx)
+	for opened := 1; leased && err == nil && opened > 0; {
 		opened, err = e.openDue(ctx)
 	}
 	return err
@@ -149,9 +157,9 @@ func (e *Engine) openAllDue(ctx context.Context) error {
 
 const schedulesAtOnce = 500
 
-// openDue opens a run of each schedule that has one due. A schedule that fails
-// does not stop the others. The error is that of the first one that failed, and
-// says how many did.
+// openDue opens one scheduled run of each schedule that has one due. If a schedule
+// fails it goes on with the others. It returns the error of the first schedule that
+// failed, with the number of those that did.
 func (e *Engine) openDue(ctx context.Context) (opened int, err error) {
 	failed, first := 0, error(nil)
 	now, last := e.now(), work.Due{}
