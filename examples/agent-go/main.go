@@ -1,5 +1,5 @@
-// Agent-go is an example of an agent: a program that boxoffice starts in a job's workspace. It reads a task as JSON from
-// standard input and writes a result as JSON to standard output. It imports nothing of boxoffice.
+// Agent-go is an example of an agent: a program that boxoffice starts in a job's workspace. It reads a task as JSON
+// from standard input and writes a result as JSON to standard output. It imports nothing of boxoffice.
 //
 // It writes report.md into the workspace. The service commits and delivers what is in the workspace. Its results depend
 // on the task alone, so a demo shows the same every time.
