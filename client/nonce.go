@@ -46,7 +46,7 @@ func (c *Client) reserve(
 	if err != nil {
 		return x402.Uint256{}, fmt.Errorf("nonce: %w", err)
 	}
-	next, _ := nonce.Add(x402.NewUint256(1)) // fits: the top bit of a random word is clear
+	next, _ := nonce.Add(x402.NewUint256(1)) // fits: a random word has 64 bits
 	data, err := json.Marshal(nonces{Next: next})
 	if err != nil {
 		return x402.Uint256{}, fmt.Errorf("nonce: %w", err)
@@ -89,11 +89,10 @@ func wordOf(nonce x402.Uint256) [31]byte {
 	return [31]byte(bytes[:31])
 }
 
-// randomWord returns the first nonce of a random word. The word's top bit is
-// clear, so that counting upwards never overflows.
+// randomWord returns the first nonce of one of 2^64 words at random. More random
+// bytes would cost 12 gas each, in every payment.
 func randomWord() x402.Uint256 {
 	var nonce [32]byte
-	rand.Read(nonce[:31]) // never fails, see crypto/rand
-	nonce[0] &= 0x7f
+	rand.Read(nonce[23:31]) // never fails, see crypto/rand
 	return x402.Uint256FromBytes32(nonce)
 }

@@ -64,6 +64,10 @@ const (
 // lease has expired, other agents start in the same workspaces.
 const minLease = Duration(10 * time.Second)
 
+// heartbeat is how often a process renews its runs, and how soon it sees that one
+// was cancelled.
+const heartbeat = 2 * time.Second
+
 func (c *Config) checkWork() error {
 	switch {
 	case c.Work.Concurrency < 0:

@@ -84,7 +84,7 @@ type Deliverer interface {
 // Open opens the job or oracle of a scheduled run: the action with its prepared input.
 type Open func(ctx context.Context, tx work.Tx, owner work.Owner, action string, input []byte, now boxoffice.Timestamp) (work.Opened, error)
 
-// Config is what New needs. Every field without a default is required.
+// Config is what New needs. Every field is required; the defaults are the configuration's.
 type Config struct {
 	Store     Store
 	Upkeep    Upkeep
@@ -97,15 +97,15 @@ type Config struct {
 	// agents claims no nodes and does only the upkeep.
 	Agents map[string]agent.Runner
 
-	Concurrency int           // nodes that this process runs at once; default 4
-	Attempts    int           // failed runs of a node after which it has failed; default 3
-	Backoff     time.Duration // before the first retry, doubling; default 5s
-	Lease       time.Duration // how long a run belongs to a process that does not renew it; default 30s
-	Heartbeat   time.Duration // how often runs are renewed, which also shows that one was cancelled; default 2s
-	Poll        time.Duration // how often the engine looks for nodes that other processes queued or that became due; default 250ms
-	Scheduling  time.Duration // how often the engine looks for due schedules; default 5s
+	Concurrency int           // nodes that this process runs at once
+	Attempts    int           // failed runs of a node after which it has failed
+	Backoff     time.Duration // before the first retry, doubling
+	Lease       time.Duration // how long a run belongs to a process that does not renew it0s
+	Heartbeat   time.Duration // how often runs are renewed, which also shows that one was cancelled; at most Lease/3
+	Poll        time.Duration // how often the engine looks for nodes that other processes queued or that became due
+	Scheduling  time.Duration // how often the engine looks for due schedules
 
-	Now func() time.Time // default time.Now
+	Now func() time.Time
 	Log *slog.Logger
 }
 
@@ -125,27 +125,10 @@ type Engine struct {
 
 // New returns an Engine.
 func New(config Config) *Engine {
-	config.Concurrency = orDefault(config.Concurrency, 4)
-	config.Attempts = orDefault(config.Attempts, 3)
-	config.Backoff = orDefault(config.Backoff, 5*time.Second)
-	config.Lease = orDefault(config.Lease, 30*time.Second)
-	config.Heartbeat = min(orDefault(config.Heartbeat, 2*time.Second), config.Lease/3)
-	config.Poll = orDefault(config.Poll, 250*time.Millisecond)
-	config.Scheduling = orDefault(config.Scheduling, 5*time.Second)
-	if config.Now == nil {
-		config.Now = time.Now
-	}
 	return &Engine{
 		Config: config, holder: string(boxoffice.NewUUID()),
 		freed: make(chan struct{}, 1), runs: map[work.Run]context.CancelCauseFunc{},
 	}
-}
-
-func orDefault[T int | time.Duration](value, standard T) T {
-	if value <= 0 {
-		return standard
-	}
-	return value
 }
 
 // Run runs work until ctx ends. Then it ends the agents that run, queues their

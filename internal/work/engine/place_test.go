@@ -131,7 +131,8 @@ func (p *place) run(runner agent.Runner, change ...func(*config)) (stop func()) 
 	p.t.Helper()
 	c := config{
 		Store: p.store, Upkeep: p.store, Deliverer: new(delivers), Open: open,
-		Agents: map[string]agent.Runner{engine.TemplateAny: runner}, Poll: 5 * time.Millisecond, Backoff: time.Millisecond,
+		Agents: map[string]agent.Runner{engine.TemplateAny: runner}, Poll: 5 * time.Millisecond,
+		Concurrency: 4, Attempts: 3, Backoff: time.Millisecond,
 		Scheduling: 10 * time.Millisecond, Lease: 10 * time.Second, Heartbeat: 20 * time.Millisecond, Now: p.Now,
 		Log: slog.New(slog.NewTextHandler(&p.log, nil)),
 	}
