@@ -12,14 +12,14 @@ import (
 	"boxoffice/internal/work"
 )
 
-// Decided says that payments were decided. The flow admits the paid orders and
-// wakes the submits that wait for an outcome.
+// Decided is called by a settler after it saved decisions. It wakes Run, which admits
+// the orders that are paid now, and the submits that wait for an outcome.
 func (f *Flow) Decided() {
 	select {
 	case f.paid <- struct{}{}:
 	default:
 	}
-	f.changes.announce()
+	f.changed.announce()
 }
 
 // Run admits paid orders until ctx ends. It reads them from the store, so it also
@@ -29,7 +29,7 @@ func (f *Flow) Run(ctx context.Context) {
 	defer poll.Stop()
 	for {
 		if err := f.admitAll(ctx); err != nil && ctx.Err() == nil {
-			f.Log.ErrorContext(ctx, "admission failed; it is retried", "err", err)
+			f.Log.ErrorContext(ctx, "paid orders could not be admitted; the next round tries again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -40,7 +40,7 @@ func (f *Flow) Run(ctx context.Context) {
 	}
 }
 
-// admitAtOnce is how many orders are read at once.
+// admitAtOnce is how many orders admitAll reads at once.
 const admitAtOnce = 100
 
 func (f *Flow) admitAll(ctx context.Context) error {
@@ -54,15 +54,15 @@ func (f *Flow) admitAll(ctx context.Context) error {
 			failures = append(failures, fmt.Errorf("order %s: %w", record.ID, err))
 		}
 	}
-	f.changes.announce()
+	f.changed.announce()
 	if len(failures) == 0 && len(records) == admitAtOnce {
-		f.Decided()
+		f.Decided() // more orders may be paid
 	}
 	return errors.Join(failures...)
 }
 
-// admit opens the work that a paid order bought. It must not refuse: the money
-// has moved.
+// admit opens the work that a paid order bought. It has no check that could refuse
+// the order, because the money has moved.
 func (f *Flow) admit(ctx context.Context, record Record) error {
 	input, err := action.Decode(record.Quote.Action, []byte(record.InputJSON))
 	if err != nil {
@@ -84,8 +84,8 @@ func (f *Flow) admit(ctx context.Context, record Record) error {
 	return nil
 }
 
-// Open opens the work of an action with a prepared input, for a run of a schedule.
-// The run was paid with the schedule.
+// Open opens the work of an action with a prepared input for a scheduled run, which
+// was paid with its schedule.
 func Open(
 	ctx context.Context, tx work.Tx, owner work.Owner, name string, prepared []byte, now boxoffice.Timestamp,
 ) (work.Opened, error) {
@@ -96,7 +96,7 @@ func Open(
 	return open(ctx, tx, owner, input, now)
 }
 
-// open opens the work that a prepared input describes.
+// open opens the work that a prepared input asks for.
 func open(
 	ctx context.Context, tx work.Tx, owner work.Owner, input boxoffice.Input, now boxoffice.Timestamp,
 ) (work.Opened, error) {
@@ -128,5 +128,5 @@ func open(
 	return work.Opened{}, fmt.Errorf("order: no work for input of type %T", input)
 }
 
-// launchTemplate is the template of the job that a launch is.
+// launchTemplate is the template of the job that a launch opens.
 const launchTemplate = "skill:build-contract-project"

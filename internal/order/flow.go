@@ -1,4 +1,5 @@
-// Package order takes an order from its quote through its payment to its admission.
+// Package order takes an order from its quote through its payment to its admission,
+// the opening of the work that was bought.
 // Flow answers requesters and admits paid orders. Settlement saves what a settler
 // decided about payments. transitions.go decides every state change of an order, and
 // docs/states.md has them as a table.
@@ -48,7 +49,7 @@ type Verifier interface {
 // *boxoffice.Problem.
 type Flow struct {
 	Config
-	changes changes
+	changed notifier      // of the submits that wait for an outcome
 	paid    chan struct{} // has a value when there may be an order to admit
 }
 
@@ -80,7 +81,7 @@ func (f *Flow) Quote(
 	if err != nil {
 		return boxoffice.QuoteResponse{}, unavailable(err)
 	}
-	return f.quoted(saved, false, submitted)
+	return f.quoteResponse(saved, false, submitted)
 }
 
 func (f *Flow) newQuote(
@@ -90,7 +91,7 @@ func (f *Flow) newQuote(
 	if err != nil {
 		return boxoffice.QuoteResponse{}, problem(err)
 	}
-	record, err := f.record(requester, request, prepared)
+	record, err := f.newRecord(requester, request, prepared)
 	if err != nil {
 		return boxoffice.QuoteResponse{}, err
 	}
@@ -99,10 +100,12 @@ func (f *Flow) newQuote(
 	if err != nil {
 		return boxoffice.QuoteResponse{}, unavailable(err)
 	}
-	return f.quoted(saved, created, submitted)
+	return f.quoteResponse(saved, created, submitted)
 }
 
-func (f *Flow) quoted(saved Record, created bool, submitted boxoffice.Hash) (boxoffice.QuoteResponse, error) {
+// quoteResponse returns the response with a saved order. It fails if the order was
+// quoted for another action or input.
+func (f *Flow) quoteResponse(saved Record, created bool, submitted boxoffice.Hash) (boxoffice.QuoteResponse, error) {
 	if saved.SubmittedHash != submitted {
 		return boxoffice.QuoteResponse{}, &boxoffice.Problem{
 			Code:   boxoffice.RequestKeyConflict,
@@ -131,8 +134,8 @@ func submittedHash(request boxoffice.QuoteRequest) (boxoffice.Hash, error) {
 	return hash, err
 }
 
-// record returns a new order for a prepared input.
-func (f *Flow) record(
+// newRecord returns a new order for a prepared input. It saves nothing.
+func (f *Flow) newRecord(
 	requester boxoffice.Requester, request boxoffice.QuoteRequest, prepared action.Prepared,
 ) (Record, error) {
 	now := f.Now()
@@ -182,7 +185,8 @@ func (f *Flow) Status(ctx context.Context, requester boxoffice.Requester, id box
 	return f.status(record), nil
 }
 
-// Challenge answers a submit without a payment (docs/protocol.md §4.4, mode 1).
+// Challenge returns the response to a submit without a payment (docs/protocol.md §4.4,
+// mode 1).
 func (f *Flow) Challenge(
 	ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID,
 ) (SubmitResult, error) {

@@ -14,15 +14,15 @@ import (
 )
 
 // Pay accepts a payment for an order (docs/protocol.md §4.4, mode 2) and waits at
-// most Wait for its outcome. What it returns is saved: a requester that received no
-// response sends the same bytes again.
+// most Wait for its outcome. Everything that it returns was saved before, so a
+// requester that received no response can send the same bytes again.
 //
-//  1. For the payment that the order already has it returns the saved outcome, also
-//     after the quote expired.
+//  1. If the order already has this payment, Pay returns the saved outcome, also after
+//     the quote expired.
 //  2. An order whose payment is pending or settled accepts no other payment.
 //  3. After a failure another payment is accepted only if the two can never both
 //     settle.
-//  4. The payment is verified. Until here nothing is saved and nothing is sent.
+//  4. The Verifier checks the payment. Until here nothing is saved and nothing is sent.
 //  5. The intent is saved and the order becomes payment_pending, in one transaction.
 //     Then the settler settles the intent, also after a crash.
 func (f *Flow) Pay(
@@ -104,8 +104,8 @@ func (f *Flow) mustNotPayTwice(last *payment.Intent, paid *x402.Payment) error {
 	}
 }
 
-// retryAfterDeadline is after how many seconds the settler has certainly seen that
-// a deadline has passed.
+// retryAfterDeadline is how many seconds after a deadline the settler has certainly
+// seen a confirmed block that is later than it.
 const retryAfterDeadline = 30
 
 func (f *Flow) begin(ctx context.Context, record Record, intent payment.Intent) error {
@@ -146,7 +146,7 @@ func (f *Flow) await(ctx context.Context, requester boxoffice.Requester, id boxo
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for {
-		changed := f.changes.next()
+		changed := f.changed.next()
 		status, err := f.Status(ctx, requester, id)
 		if err != nil || !status.Status.Pending() {
 			return status, err
@@ -164,27 +164,28 @@ func (f *Flow) await(ctx context.Context, requester boxoffice.Requester, id boxo
 
 const pollEvery = 500 * time.Millisecond
 
-// changes lets any number of goroutines wait for the next change of any order.
-type changes struct {
+// notifier lets any number of goroutines wait until some order has changed.
+type notifier struct {
 	mu   sync.Mutex
 	wait chan struct{}
 }
 
-// next returns a channel that is closed at the next change.
-func (c *changes) next() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wait == nil {
-		c.wait = make(chan struct{})
+// next returns a channel that the next call of announce closes.
+func (n *notifier) next() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.wait == nil {
+		n.wait = make(chan struct{})
 	}
-	return c.wait
+	return n.wait
 }
 
-func (c *changes) announce() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wait != nil {
-		close(c.wait)
-		c.wait = nil
+// announce wakes every goroutine that waits.
+func (n *notifier) announce() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.wait != nil {
+		close(n.wait)
+		n.wait = nil
 	}
 }

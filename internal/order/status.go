@@ -6,8 +6,8 @@ import (
 	"boxoffice/internal/work"
 )
 
-// status returns what a requester sees of an order now. Only here the clock
-// decides a state: a quoted order reads expired when its quote has expired.
+// status returns what a requester sees of an order now. The stored status does not
+// show that a quote expired: only here the clock turns quoted into expired.
 func (f *Flow) status(record Record) boxoffice.Status {
 	order := record.Order
 	if order.Status == boxoffice.Quoted && !order.Quote.Live(f.Now().Unix()) {

@@ -10,8 +10,8 @@ import (
 	"boxoffice/x402"
 )
 
-// Record is a stored order: what the requester sees of it, and what the service
-// needs to accept its payment and to admit it.
+// Record is an order as it is stored: the part that the requester sees, and what the
+// service needs to accept its payment and to admit it.
 type Record struct {
 	boxoffice.Order // Status is the stored one: never expired
 	Requester       boxoffice.Requester
@@ -50,8 +50,8 @@ type Store interface {
 	BeginPayment(ctx context.Context, intent payment.Intent, change Change) error
 	// Unadmitted returns the paid orders that are not admitted, oldest first.
 	Unadmitted(ctx context.Context, limit int) ([]Record, error)
-	// Admit executes the change of a paid order and saves what open created. It
-	// returns ErrStale, and does not call open, if the order is not as the change
-	// needs it.
+	// Admit executes the change of a paid order and calls open, which saves the work
+	// in the same transaction. If the order is not as the change needs it, Admit does
+	// not call open and returns ErrStale.
 	Admit(ctx context.Context, change Change, open func(work.Tx) (work.Opened, error)) error
 }

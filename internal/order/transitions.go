@@ -12,20 +12,20 @@ import (
 //
 //	      quoted ─────────────▶ expired      derived from the clock when an order is read, never written
 //	        │ Begin
-//	        ▼        settle: its payment failed
+//	        ▼        withPayment: its payment failed
 //	payment_pending ─────────────▶ payment_failed
 //	    │     ▲                      │     │
-//	    │     └──────────────────────┘     │ settle: another transaction settled the failed payment
+//	    │     └──────────────────────┘     │ withPayment: another transaction settled it
 //	    │       Begin, with another payment│
-//	    │ settle: its payment settled      │
+//	    │ withPayment: its payment settled │
 //	    ▼                                  │
 //	  paid ◀───────────────────────────────┘
 //	    │ Admit
 //	    ▼
-//	 admitted                                paid, with AdmittedAt
+//	 admitted                                stored as paid with AdmittedAt
 //
-// A paid order stays paid: what a reorganisation does to its payment afterwards
-// changes the intent and not the order.
+// A paid order stays paid: if a reorganisation removes its payment afterwards, only
+// the intent changes.
 
 // Stage is the part of an order that changes.
 type Stage struct {
@@ -53,23 +53,28 @@ func (r *Record) stage() Stage {
 	return stage
 }
 
-// takesPayment reports whether an order has no payment that is pending or settled.
+// takesPayment reports whether another payment may be accepted for an order: it has
+// none that is pending or settled.
 func (r *Record) takesPayment() bool {
 	return r.Status == boxoffice.Quoted || r.Status == boxoffice.PaymentFailed
 }
 
-// Begin returns what a verified payment changes of an order that takes one.
+// Begin returns the change of an order that takes a payment when its new intent is
+// saved.
 func Begin(record *Record, intent *payment.Intent) Change {
 	return Change{record.ID, record.stage(), Stage{Status: statusWith(intent.Progress), IntentID: &intent.ID}}
 }
 
-// settle returns what a change of an order's last payment changes of the order,
-// false if nothing. A submission pays for no order.
-func settle(orderID boxoffice.UUID, moved payment.Change, at boxoffice.Timestamp) (change Change, moves bool) {
+// withPayment returns the change of an order that follows from a change of its last
+// payment. changes is false if the order stays as it is, or if there is none: a
+// submission pays for no order.
+func withPayment(
+	orderID boxoffice.UUID, paid payment.Change, at boxoffice.Timestamp,
+) (change Change, changes bool) {
 	change = Change{
 		OrderID: orderID,
-		From:    Stage{Status: statusWith(moved.From), IntentID: &moved.IntentID},
-		To:      Stage{Status: statusWith(moved.To), IntentID: &moved.IntentID},
+		From:    Stage{Status: statusWith(paid.From), IntentID: &paid.IntentID},
+		To:      Stage{Status: statusWith(paid.To), IntentID: &paid.IntentID},
 	}
 	if change.To.Status == boxoffice.Paid {
 		change.To.PaidAt = &at
@@ -77,7 +82,7 @@ func settle(orderID boxoffice.UUID, moved payment.Change, at boxoffice.Timestamp
 	return change, orderID != "" && change.From.Status != change.To.Status
 }
 
-// statusWith returns the status of an order with its last payment.
+// statusWith returns the status of an order whose last payment is as given.
 func statusWith(last payment.Progress) boxoffice.State {
 	switch {
 	case last.Evidence != nil: // settled, or was settled before a reorganisation
@@ -88,29 +93,29 @@ func statusWith(last payment.Progress) boxoffice.State {
 	return boxoffice.PaymentPending
 }
 
-// Admit returns what its admission changes of a paid order.
+// Admit returns the change of a paid order when it is admitted.
 func Admit(record *Record, at boxoffice.Timestamp) Change {
 	to := record.stage()
 	to.AdmittedAt = &at
 	return Change{record.ID, record.stage(), to}
 }
 
-// Settlement saves what settlers decide, with what that means for orders. It
-// implements payment.Recorder.
+// Settlement saves the decisions of settlers together with the changes of orders that
+// follow from them. It implements payment.Recorder.
 type Settlement struct{ Store SettlementStore }
 
 var _ payment.Recorder = Settlement{}
 
-// SettlementStore executes what a Settlement decided.
+// SettlementStore executes the changes of a Settlement.
 type SettlementStore interface {
 	// Settle executes all changes in one transaction, and closes the slot if one
-	// is named. It returns payment.ErrStale and changes nothing if a row is not as
-	// its change needs it or if the slot still carries an intent, and
-	// payment.ErrCredited if the evidence of an intent is that of another.
+	// is named. It changes nothing and returns payment.ErrStale if a row is not as
+	// its change needs it or if the slot would still carry an intent, and
+	// payment.ErrCredited if the evidence of an intent has settled another intent.
 	Settle(ctx context.Context, changes Changes) error
 }
 
-// Changes are the conditional writes of one settlement.
+// Changes are the conditional writes of one call of Settle.
 type Changes struct {
 	Intents   []payment.Change
 	Orders    []Change
@@ -122,27 +127,27 @@ type Changes struct {
 func (s Settlement) Record(
 	ctx context.Context, slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp,
 ) error {
-	changes, err := settlement(slotID, decisions, at)
+	changes, err := changesBy(decisions, slotID, at)
 	if err != nil {
 		return err
 	}
 	return s.Store.Settle(ctx, changes)
 }
 
-// settlement returns the conditional writes for the decisions of a settler.
-func settlement(slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp) (Changes, error) {
+// changesBy returns the conditional writes for the decisions of a settler.
+func changesBy(decisions []payment.Decision, slotID *boxoffice.UUID, at boxoffice.Timestamp) (Changes, error) {
 	changes := Changes{CloseSlot: slotID, At: at}
 	for _, decision := range decisions {
-		moved, err := decision.Change()
+		paid, err := decision.Change()
 		if err != nil {
 			return Changes{}, err
 		}
-		if carrier := moved.From.SlotID; carrier != nil && (slotID == nil || *slotID != *carrier) {
-			return Changes{}, fmt.Errorf("order: intent %s is decided, but its slot is not closed", moved.IntentID)
+		if slot := paid.From.SlotID; slot != nil && (slotID == nil || *slotID != *slot) {
+			return Changes{}, fmt.Errorf("order: intent %s is decided, but its slot is not closed", paid.IntentID)
 		}
-		changes.Intents = append(changes.Intents, moved)
-		if change, moves := settle(decision.Intent.OrderID, moved, at); moves {
-			changes.Orders = append(changes.Orders, change)
+		changes.Intents = append(changes.Intents, paid)
+		if order, changed := withPayment(decision.Intent.OrderID, paid, at); changed {
+			changes.Orders = append(changes.Orders, order)
 		}
 	}
 	return changes, nil

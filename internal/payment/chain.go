@@ -15,19 +15,20 @@ type Head struct {
 	Time   uint64 // Unix seconds
 }
 
-// Standing is what the newest block says about a permit and its owner.
+// Standing is the state of a permit and its owner at the newest block.
 type Standing struct {
 	Balance   boxoffice.Amount // of the owner
 	Allowance boxoffice.Amount // of the owner for Permit2
 	Spent     bool             // the permit's nonce is spent
 	Code      bool             // the owner has code (EIP-7702 too): Permit2 runs it, and it may burn all gas of a batch
 	Approved  bool             // the owner has code and accepts the Approval
-	Failure   *Rejection       // why the simulated settle failed; nil if it works
+	Failure   *Rejection       // why settling the permit would fail; nil if it would work
 	Block     uint64           // the newest block of the node that answered
 }
 
-// Approval is a signature over something else than the permit. An owner with code
-// is asked whether it is its own (EIP-1271).
+// Approval is a signature by which an owner approves something else than the permit,
+// a quote. If the owner has code, its isValidSignature (EIP-1271) is called to check
+// it.
 type Approval struct {
 	Digest    [32]byte
 	Signature boxoffice.Signature
@@ -58,16 +59,17 @@ var ErrRefused = errors.New("payment: the node refused the request")
 
 // Standings reads standings.
 type Standings interface {
-	// Standing returns the standing of each permit at the newest block; Failure
-	// says whether settling all of them in this order would work for it. The
-	// approvals are for the owners of the first permits.
+	// Standing returns the standing of each permit at the newest block. It simulates
+	// that all permits settle in this order; Failure says why one of them would fail.
+	// The i-th approval is checked with the owner of the i-th permit; there may be
+	// fewer approvals than permits.
 	Standing(ctx context.Context, permits []Permit, approvals ...Approval) ([]Standing, error)
 }
 
 // Chain reads an EVM chain. An error means that the RPC node did not answer; it
-// says nothing about a payment. A method that names a block fails if the node does
-// not have that block yet: behind one address there may be many nodes, and one
-// that is behind the others must not decide anything.
+// says nothing about a payment. A method that takes a block fails if the node does
+// not have that block yet: one address may lead to many nodes, and nothing must be
+// decided by a node that is behind the others.
 type Chain interface {
 	// Head returns the newest block.
 	Head(ctx context.Context) (Head, error)
@@ -77,14 +79,14 @@ type Chain interface {
 	// Spent returns for each permit whether its nonce was spent as of a block.
 	Spent(ctx context.Context, permits []Permit, block uint64) ([]bool, error)
 	// Receipts returns the receipt of each transaction, nil for one that is not
-	// mined. It fails if the node does not have the block known.
-	Receipts(ctx context.Context, hashes []common.Hash, known uint64) ([]*Receipt, error)
+	// mined. It fails if the node does not have block needed.
+	Receipts(ctx context.Context, hashes []common.Hash, needed uint64) ([]*Receipt, error)
 	// Transfers returns the transfers of token from one address to another in
 	// the blocks from first to last, both included, oldest first.
 	Transfers(ctx context.Context, token, from, to common.Address, first, last uint64) ([]Transfer, error)
 }
 
-// Why a Wallet does not sign.
+// The reasons for which a Wallet does not sign.
 var (
 	// ErrWalletEmpty says that the wallet cannot pay for the transaction.
 	ErrWalletEmpty = errors.New("the settlement wallet has not enough native coin")
@@ -107,8 +109,8 @@ type Wallet interface {
 	// wallet could not settle one permit now.
 	Ready(ctx context.Context) error
 	// Sign returns a transaction that settles the permits with the given wallet
-	// nonce at the current fees. If it replaces another, its fees are higher by
-	// what nodes require. Without permits it only uses up the nonce.
+	// nonce at the current fees. If it replaces another, its fees are as much higher
+	// as nodes require. Without permits it only uses up the wallet nonce.
 	Sign(ctx context.Context, permits []Permit, nonce uint64, replaces *Tx) (Tx, error)
 	// Broadcast sends a transaction to the chain. It is no error if the chain has
 	// it already.

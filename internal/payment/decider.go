@@ -27,12 +27,12 @@ type DeciderConfig struct {
 	Log           *slog.Logger
 }
 
-// Decider decides what became of intents by what the confirmed chain holds: the
-// Transfer of an intent, its spent nonce, its expired deadline. It neither signs
-// nor sends; both settlers use it.
+// Decider decides what became of intents by the confirmed chain: the Transfer of an
+// intent, its spent Permit2 nonce, its expired deadline. It neither signs nor sends.
+// Both settlers use it.
 type Decider struct {
 	DeciderConfig
-	newest     Head           // the newest block that was ever seen
+	newest     Head           // the newest block that any round has seen
 	credited   map[logID]bool // transfers that were found to belong to another intent
 	lastReview time.Time
 }
@@ -71,17 +71,17 @@ func (d *Decider) Decide(ctx context.Context, waiting []Intent, refusals map[box
 	return err
 }
 
-// view is the chain as one round sees it. Every decision of the round names its
-// blocks.
+// view says which blocks one round decides by. Every request by which the round
+// decides names one of them.
 type view struct {
 	head      Head
 	confirmed uint64 // the newest confirmed block: no later block decides anything
 	buried    uint64 // the newest buried block, which no reorganisation removes
 }
 
-// readView reads the newest block. If the RPC node is behind the newest block that
-// was ever seen, that one counts: the requests of the round name its blocks, so a
-// node that is behind makes them fail, and decides nothing.
+// readView returns the view of a round, by the newest block that any round has seen.
+// If the RPC node is behind that block now, the requests for the blocks of the view
+// fail, so nothing is decided by a node that is behind.
 func (d *Decider) readView(ctx context.Context) (view, error) {
 	head, err := d.Chain.Head(ctx)
 	if err != nil {
@@ -97,8 +97,8 @@ func (d *Decider) readView(ctx context.Context) (view, error) {
 
 // record saves decisions, closes the slot if one is named, and calls Decided. A
 // crash
-//   - before they are saved: the next round decides by the same chain;
-//   - after that, before Decided: the owner of the decisions finds them by polling.
+//   - before they are saved: the next round decides again, by the chain;
+//   - after that, before Decided: order.Flow or the facilitator finds them by polling.
 func (d *Decider) record(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision) error {
 	if err := d.Recorder.Record(ctx, slotID, decisions, boxoffice.At(d.Now())); err != nil {
 		return err

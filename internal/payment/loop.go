@@ -10,7 +10,7 @@ import (
 	"boxoffice"
 )
 
-// Leases chooses one process among those that could do the same work.
+// Leases lets one process at a time do what several could do.
 type Leases interface {
 	// Lease lets holder do the work called name until the given moment, unless
 	// another holder may do it now. It returns ErrStale if another may.
@@ -21,31 +21,31 @@ type Leases interface {
 type LoopConfig struct {
 	Leases       Leases
 	Holder       string        // names this process in the lease
-	LeaseFor     time.Duration // how long a process that died keeps the lease
+	LeaseFor     time.Duration // how long a process that was killed keeps the lease
 	PollEvery    time.Duration // how often a round runs without a Wake
 	GatherFor    time.Duration // how long a round waits after a Wake, so that it finds several intents
-	RecheckEvery time.Duration // how often Work.Check runs while payments can be settled
+	RecheckEvery time.Duration // how often RoundFuncs.Check runs while payments can be settled
 	Now          func() time.Time
 	Log          *slog.Logger
 }
 
-// Work is what a Loop does.
-type Work struct {
-	Lease string // its name: one process at a time runs Round
+// RoundFuncs is what a Loop runs for a settler.
+type RoundFuncs struct {
+	Lease string // the name of the lease: one process at a time runs Round
 	// Check finds out whether payments can be settled now: it returns nil, or why
 	// not. Every process runs it. known is false if it did not find out.
 	Check func(ctx context.Context) (known bool, reason error)
 	// Unchecked is what Ready returns before the first Check.
 	Unchecked error
 	Round     func(ctx context.Context) error
-	// Finish runs before the loop returns the lease; nil: nothing does.
+	// Finish runs before the loop returns the lease; may be nil.
 	Finish func()
 }
 
 // Loop runs the rounds of a settler.
 type Loop struct {
 	config    LoopConfig
-	work      Work
+	funcs     RoundFuncs
 	wake      chan struct{}
 	lastCheck time.Time
 	ready     atomic.Pointer[error] // why no payment can be settled
@@ -53,9 +53,9 @@ type Loop struct {
 }
 
 // NewLoop returns a Loop that has not started.
-func NewLoop(c LoopConfig, work Work) *Loop {
-	l := &Loop{config: c, work: work, wake: make(chan struct{}, 1)}
-	l.ready.Store(&work.Unchecked)
+func NewLoop(c LoopConfig, funcs RoundFuncs) *Loop {
+	l := &Loop{config: c, funcs: funcs, wake: make(chan struct{}, 1)}
+	l.ready.Store(&funcs.Unchecked)
 	l.failed.Store(new(error))
 	return l
 }
@@ -84,8 +84,8 @@ func (l *Loop) Health() error {
 // fails and tries again.
 func (l *Loop) Run(ctx context.Context) {
 	defer l.returnLease(context.WithoutCancel(ctx))
-	if l.work.Finish != nil {
-		defer l.work.Finish()
+	if l.funcs.Finish != nil {
+		defer l.funcs.Finish()
 	}
 	poll := time.NewTicker(l.config.PollEvery)
 	defer poll.Stop()
@@ -122,10 +122,10 @@ func (l *Loop) Round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.work.Round(ctx)
+	return l.funcs.Round(ctx)
 }
 
-// check runs Work.Check in every round while payments cannot be settled, else
+// check runs RoundFuncs.Check in every round while payments cannot be settled, else
 // every RecheckEvery.
 func (l *Loop) check(ctx context.Context) {
 	now := l.config.Now()
@@ -133,7 +133,7 @@ func (l *Loop) check(ctx context.Context) {
 		return
 	}
 	l.lastCheck = now
-	if known, reason := l.work.Check(ctx); known && ctx.Err() == nil {
+	if known, reason := l.funcs.Check(ctx); known && ctx.Err() == nil {
 		l.setReady(ctx, reason)
 	}
 }
@@ -148,9 +148,10 @@ func (l *Loop) setReady(ctx context.Context, reason error) {
 	l.ready.Store(&reason)
 }
 
+// lease takes or renews the lease. It returns ErrStale if another process has it.
 func (l *Loop) lease(ctx context.Context, length time.Duration) error {
 	now := boxoffice.At(l.config.Now())
-	return l.config.Leases.Lease(ctx, l.work.Lease, l.config.Holder, now,
+	return l.config.Leases.Lease(ctx, l.funcs.Lease, l.config.Holder, now,
 		now+boxoffice.Timestamp(length.Milliseconds()))
 }
 
@@ -162,8 +163,8 @@ func (l *Loop) returnLease(ctx context.Context) {
 	}
 }
 
-// passed reports whether the interval has passed since the last time. It has if
-// the clock was set back behind the last time, so that this delays nothing.
+// passed reports whether the interval has passed since the last time. It returns true
+// also if the clock was set back behind the last time, so that this delays nothing.
 func passed(last, now time.Time, interval time.Duration) bool {
 	age := now.Sub(last)
 	return age >= interval || age < 0

@@ -15,6 +15,10 @@
 //	resolve.go   what the confirmed chain says about an intent in no slot
 //	review.go    look again at what was decided: a reorganisation may change it
 //
+// There are two kinds of nonces: each permit spends a Permit2 nonce of its payer, and
+// each transaction uses a wallet nonce of our settlement wallet. "Spent" is about the
+// first, "mined" about the second.
+//
 // A failed intent that is not final can still be settled by anyone who has its
 // signed permit, until its nonce is spent or its deadline has passed. The settler
 // watches it until then.
@@ -91,7 +95,8 @@ const (
 	OutcomeUndone   Outcome = "undone"   // it was settled, and a reorganisation removed its transfer: it waits again
 )
 
-// Decision is what a settler decided about one intent.
+// Decision is what a settler decided about one intent. Its Change is the conditional
+// write that follows from it.
 type Decision struct {
 	Intent   Intent // as the settler read it: the decision holds only where it is still so
 	Outcome  Outcome
@@ -129,7 +134,7 @@ var ErrStale = errors.New("payment: the state has changed meanwhile")
 // ErrCredited says that the Transfer of the evidence has settled another intent.
 var ErrCredited = errors.New("payment: the transfer is credited to another payment")
 
-// Store has the intents and the slots. Every method is one transaction.
+// Store reads and writes intents and open slots. Every method is one transaction.
 type Store interface {
 	// Waiting returns the oldest waiting intents of a chain.
 	Waiting(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
@@ -140,13 +145,13 @@ type Store interface {
 	OpenSlot(ctx context.Context, slot Slot, changes []Change) error
 	// AddTx saves a further transaction of an open slot.
 	AddTx(ctx context.Context, slotID boxoffice.UUID, tx Tx) error
-	// Unresolved returns the failed intents that are not final, oldest first. An intent
-	// that is not the last payment of its order is not among them.
+	// Unresolved returns the failed intents that are not final, oldest first. It leaves
+	// out an intent that is not the last payment of its order.
 	Unresolved(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
 }
 
-// Recorder saves what settlers decide about intents and what that means for the
-// orders that they pay.
+// Recorder saves the decisions of settlers, and changes the orders that the intents
+// pay for.
 type Recorder interface {
 	// Record saves all decisions in one transaction and closes the slot, if one is
 	// named: then every intent of the slot that is still sent has to be decided.
@@ -156,8 +161,8 @@ type Recorder interface {
 	Record(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision, at boxoffice.Timestamp) error
 }
 
-// History has the settled intents and the closed slots, which a reorganisation
-// may change. Every method is one transaction.
+// History reads settled intents and closed slots, and opens closed slots again after
+// a reorganisation. Every method is one transaction.
 type History interface {
 	// Settled returns the settled intents whose transfer is in a block from
 	// first on, newest first.
@@ -168,7 +173,6 @@ type History interface {
 	// ReopenSlots opens a wallet's closed slots from a nonce on and executes the
 	// changes of their intents: all of it, or ErrStale and nothing.
 	ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64, changes []Change) error
-	// Carried returns whether a transaction is one of ours and which intents it
-	// carried.
+	// Carried returns whether we signed a transaction, and which intents it carried.
 	Carried(ctx context.Context, tx common.Hash) (ours bool, intents []boxoffice.UUID, err error)
 }

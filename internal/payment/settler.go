@@ -24,28 +24,28 @@ type SettlerConfig struct {
 // Settler settles saved intents with our own settlement key. One process settles
 // for each wallet: the one that holds the lease.
 //
-// All that it has to know is in the store and on the chain, so a round after a
-// crash is a round like any other.
+// It reads all that it needs from the store and the chain in every round, so the
+// first round after a crash is not special.
 type Settler struct {
 	SettlerConfig
 	*Loop
 	isolated  map[boxoffice.UUID]bool // waiting intents that have to go into a transaction alone
-	reverting revertingOwners         // owners whose simulations are not believed
+	reverting revertingOwners         // owners whose payments pass the simulation and revert
 }
 
 // NewSettler returns a Settler.
 func NewSettler(c SettlerConfig) *Settler {
 	s := &Settler{SettlerConfig: c, isolated: map[boxoffice.UUID]bool{}, reverting: revertingOwners{}}
-	s.Loop = NewLoop(c.Rounds, Work{
+	s.Loop = NewLoop(c.Rounds, RoundFuncs{
 		Lease: fmt.Sprintf("settler/%d/%s", c.ChainID, c.Wallet.Address()),
 		Check: s.checkWallet, Round: s.settleRound,
 	})
 	return s
 }
 
-// settleRound looks once at everything that is under way and moves what can be
-// moved. A crash between any two of its steps loses nothing, because the next
-// round starts with the first step again:
+// settleRound takes every pending payment one step further where that is possible. A
+// crash between any two of its steps loses nothing, because the next round starts
+// with the first step again:
 //
 //  1. Review what was decided: settled intents that a reorganisation may have
 //     undone, failed ones that another transaction may have settled.
@@ -55,8 +55,9 @@ func NewSettler(c SettlerConfig) *Settler {
 //     it in a slot, broadcast it. After a crash before saving they still wait;
 //     after it, step 2 broadcasts the transaction.
 //
-// Two processes that both believe to hold the lease cannot pay twice: only one
-// of them can save a slot with a given wallet nonce, or with a given intent.
+// If two processes run rounds because one of them lost the lease without noticing,
+// no intent is paid twice: only one of them can save a slot with a given wallet
+// nonce, or with a given intent.
 func (s *Settler) settleRound(ctx context.Context) error {
 	v, err := s.readView(ctx)
 	if err != nil {

@@ -5,19 +5,21 @@ import (
 	"boxoffice/x402"
 )
 
-// signatures is what the bytes of a payment say about its two signatures. A wallet
-// with code (a contract, or an account that delegates, EIP-7702) decides itself
-// which signatures are its own (EIP-1271), and only the chain can ask it. Permit2
-// asks it about the permit, even if its own key made that signature. We ask it
-// about the approval, unless its own key made that.
+// signatures is what can be found out about the two signatures of a payment without
+// the chain: whether the key of the owner's address made them. The code of a wallet
+// with code (a contract, or an account that delegates, EIP-7702) decides which
+// signatures it accepts (EIP-1271), and only a call on the chain can ask it:
+//
+//   - about the permit: Permit2 always asks it, also if the key signed the permit;
+//   - about the approval: we ask it only if the key did not sign the approval.
 type signatures struct {
-	permit   *Rejection // why the owner's key did not sign the permit; nil if it did
-	approval *Rejection // the same for the approval; nil too if none is required
-	asks     []Approval // what to ask the owner about, if it has code
+	permit    *Rejection // says that the owner's key did not sign the permit; nil if it did
+	approval  *Rejection // the same for the approval; nil too if none is required
+	approvals []Approval // the approval, if only an owner with code can accept it
 }
 
-// readSignatures recovers who made the two signatures. It returns a rejection only
-// if no wallet, with or without code, could pay like that.
+// readSignatures recovers which keys made the two signatures. It returns a rejection
+// only if the payment is wrong for every owner, with or without code.
 func (d Demand) readSignatures(paid *x402.Payment, permit Permit,
 	approval *boxoffice.Signature) (found signatures, _ *Rejection) {
 	if d.Payer != nil && *d.Payer != permit.From {
@@ -45,13 +47,13 @@ func (d Demand) readSignatures(paid *x402.Payment, permit Permit,
 			"quoteSignature does not recover to the paying wallet over this quote and this payment")
 	}
 	if found.approval != nil {
-		found.asks = []Approval{{Digest: digest, Signature: *approval}}
+		found.approvals = []Approval{{Digest: digest, Signature: *approval}}
 	}
 	return found, nil
 }
 
-// check returns what is wrong with the signatures, given the owner's standing. The
-// permit's signature of an owner with code is checked by the simulation instead.
+// check returns what is wrong with the signatures of an owner with this standing. If
+// the owner has code, it does not check the permit's signature: the simulation does.
 func (s signatures) check(owner Standing, permit Permit) *Rejection {
 	switch {
 	case !owner.Code && s.permit != nil:

@@ -33,7 +33,7 @@ type Progress struct {
 	SlotID   *boxoffice.UUID // the open slot that carries a sent intent
 	Reason   string          // why a failed intent failed
 	Final    bool            // failed, and its permit can never settle any more
-	Reverts  int             // confirmed transactions of ours that carried it and did not settle it
+	Reverts  int             // how many confirmed transactions of ours carried it and did not settle it
 	Evidence *Evidence       // of a settled intent; stays when a reorganisation removes the transfer
 }
 
@@ -101,7 +101,7 @@ func (d *Decision) Change() (Change, error) {
 	return Change{d.Intent.ID, from, to}, nil
 }
 
-// Send returns what putting waiting intents into a new slot changes of them.
+// Send returns the changes of waiting intents that a new slot carries.
 func Send(slot *Slot) ([]Change, error) {
 	changes := make([]Change, len(slot.Intents))
 	for i, intent := range slot.Intents {
@@ -115,8 +115,8 @@ func Send(slot *Slot) ([]Change, error) {
 	return changes, nil
 }
 
-// Resend returns what opening closed slots again changes of their intents: those
-// that a transaction of their slot had settled are sent again.
+// Resend returns the changes of the intents of closed slots that are opened again:
+// those that a transaction of their slot had settled become sent again.
 func Resend(closed []Slot) (changes []Change) {
 	for _, slot := range closed {
 		for _, intent := range slot.Intents {

@@ -20,10 +20,10 @@ type Demand struct {
 	Payer        *common.Address         // the only wallet that may pay, if the quote names one
 }
 
-// Commitments knows what owners already have to pay.
+// Commitments returns what payers already have to pay.
 type Commitments interface {
-	// Committed returns the sum that the waiting and sent intents of the permit's
-	// owner will move of the permit's token.
+	// Committed returns how much of the permit's token the pending intents of the
+	// permit's owner will move: the waiting ones and the sent ones.
 	Committed(ctx context.Context, permit Permit, chainID uint64) (boxoffice.Amount, error)
 }
 
@@ -34,7 +34,7 @@ type Verifier struct{ VerifierConfig }
 type VerifierConfig struct {
 	Standings   Standings
 	Commitments Commitments
-	KeysOnly    bool         // Standings do not say who has code: both signatures must be made by the payer's key
+	KeysOnly    bool         // Standings cannot ask wallets with code: the payer's key must have made both signatures
 	Ready       func() error // returns why no payment can be settled now
 	Now         func() time.Time
 }
@@ -45,15 +45,15 @@ func NewVerifier(c VerifierConfig) *Verifier { return &Verifier{c} }
 // Verified is a payment that passed every check.
 type Verified struct {
 	Permit Permit
-	Block  uint64 // the newest block then; the permit's nonce was unspent
+	Block  uint64 // the newest block at that time; the permit's nonce was unspent there
 }
 
 // Verify checks a payment and the approval of its quote against a demand, in the
-// order of docs/protocol.md §6.7: the terms, the two signatures, then the chain. A
-// signature that the payer's own key did not make may be one of a wallet with
-// code, which is asked about it in the same round trip. If a check fails, the error
-// is a *Rejection. Any other error means that the chain or the store did not
-// answer, or that no payment can be settled now.
+// order of docs/protocol.md §6.7: the terms, the two signatures, then the chain. If
+// the payer's own key did not make a signature, the payer may be a wallet with code:
+// then the chain is asked whether that wallet accepts it. If a check fails, the error
+// is a *Rejection. Any other error means that the chain or the store did not answer,
+// or that no payment can be settled now.
 func (v *Verifier) Verify(ctx context.Context, demand Demand, paid *x402.Payment,
 	approval boxoffice.Signature) (Verified, error) {
 	return v.verify(ctx, demand, paid, &approval)
@@ -138,7 +138,7 @@ func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit,
 	if err != nil {
 		return 0, err
 	}
-	standings, err := v.Standings.Standing(ctx, []Permit{permit}, signed.asks...)
+	standings, err := v.Standings.Standing(ctx, []Permit{permit}, signed.approvals...)
 	if err != nil {
 		return 0, err
 	}
@@ -157,10 +157,12 @@ func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit,
 			amount)
 	case standing.Spent:
 		return 0, reject(x402.ReasonNonceSpent, "the Permit2 nonce %s is spent; sign with another", permit.Nonce)
-	case standing.Failure != nil && standing.Failure.Reason != x402.ReasonNotYetValid: // it settles soon: the newest block is older than the clock
-		return 0, standing.Failure
+	case standing.Failure == nil, standing.Failure.Reason == x402.ReasonNotYetValid:
+		// A permit that is not valid yet settles soon: checkTerms compared validAfter with
+		// our clock, and the newest block is only older than that.
+		return standing.Block, nil
 	}
-	return standing.Block, nil
+	return 0, standing.Failure
 }
 
 func reject(reason x402.Reason, format string, args ...any) *Rejection {

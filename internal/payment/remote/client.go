@@ -1,4 +1,4 @@
-// Package remote settles payments through the x402 facilitator of somebody else. It
+// Package remote settles payments through another operator's x402 facilitator. It
 // gives the same guarantees as settling with our own key: a payment is saved before
 // the facilitator gets it, the facilitator gets the same bytes again until the
 // outcome is known, and where an RPC node is configured the chain decides and not
@@ -172,8 +172,8 @@ func encode(payload []byte, requirements x402.Requirements) ([]byte, error) {
 	})
 }
 
-// readReply reads the response of a settle call. What is not clearly a yes or
-// clearly a no is ReplyUnknown.
+// readReply reads the response of a settle call. A response that is neither
+// clearly a success nor clearly a refusal is ReplyUnknown.
 func (c *Client) readReply(status int, body []byte, permit payment.Permit) Reply {
 	var response struct {
 		Success *bool `json:"success"`
@@ -215,8 +215,8 @@ func (c *Client) readReply(status int, body []byte, permit payment.Permit) Reply
 // reasonNotTaken is the reason of a payment that the facilitator never took.
 const reasonNotTaken x402.Reason = "facilitator_unavailable"
 
-// readSuccess reads a response with success: true. It is believed only if all that
-// it says fits this payment.
+// readSuccess reads a response with success: true. It counts only if all its members
+// fit this payment; otherwise the outcome is unknown.
 func (c *Client) readSuccess(reply Reply, status int, response x402.Settlement, permit payment.Permit) Reply {
 	hash, err := hexutil.Decode(response.Transaction)
 	switch {

@@ -30,8 +30,8 @@ func (s *Settler) refusals() map[boxoffice.UUID]*payment.Rejection {
 const afterDeadline = 2 * time.Minute
 
 // decideByReplies decides intents by the last replies of the facilitator, because
-// no RPC node is configured. None of the failures is final: only the chain can tell
-// that a permit is dead.
+// no RPC node is configured. None of the failures is final: only the chain
+// shows that a permit can never settle any more.
 func (s *Settler) decideByReplies(ctx context.Context, waiting []payment.Intent) error {
 	var failures []error
 	for _, intent := range waiting {
@@ -53,7 +53,7 @@ func (s *Settler) decideByReplies(ctx context.Context, waiting []payment.Intent)
 		default:
 			if late {
 				s.Rounds.Log.ErrorContext(ctx, "a payment may have been settled and the facilitator does not "+
-					"tell; configure chain.rpc_url to let the chain decide",
+					"say so; configure chain.rpc_url to let the chain decide",
 					"intent", intent.ID, "order", intent.OrderID, "reason", h.reply.Reason)
 			}
 			continue
@@ -76,7 +76,7 @@ func (s *Settler) record(ctx context.Context, decision payment.Decision) error {
 	return nil
 }
 
-// evidence makes evidence of a reply that the payment is settled. The reply names
+// evidence returns the evidence for a reply that says that the payment is settled. The reply names
 // the transaction but no log and no block, and there is no RPC node to ask. So the
 // block is 0, and the log index is a number that depends on the permit and is
 // greater than that of any log. It makes a permit settle one intent only, while

@@ -43,8 +43,8 @@ type Store interface {
 }
 
 // Settler hands waiting intents to a facilitator until their outcome is known.
-// They stay waiting meanwhile. All that it has to know is in the store, so it can
-// die at any moment; it forgets only when to call next, and the replies.
+// They stay waiting meanwhile. Everything that must not be lost is in the store. A
+// crash loses only the last replies and the times of the next calls.
 //
 //	       MarkExposed, then the call
 //	waiting ──────────────┬──▶ settled   ReplySettled, or the chain has its Transfer
@@ -70,7 +70,7 @@ type handover struct {
 // NewSettler returns a Settler.
 func NewSettler(c SettlerConfig) *Settler {
 	s := &Settler{SettlerConfig: c, handovers: map[boxoffice.UUID]*handover{}}
-	s.Loop = payment.NewLoop(c.Rounds, payment.Work{
+	s.Loop = payment.NewLoop(c.Rounds, payment.RoundFuncs{
 		Lease:     fmt.Sprintf("facilitator/%d", c.ChainID),
 		Check:     func(ctx context.Context) (bool, error) { return true, c.Client.Check(ctx) },
 		Unchecked: errors.New("the facilitator has not been asked yet what it supports"),
@@ -140,7 +140,7 @@ const maxRetryAfter = time.Minute
 // that, unless an earlier call may have sent the payment. A crash
 //   - before the intent is marked: the next process calls for the first time;
 //   - after that, in the call or before its reply is used: the intent stays exposed,
-//     so the next process calls with the same bytes and does not believe a refusal.
+//     so the next process calls with the same bytes and ignores a refusal.
 func (s *Settler) callFacilitator(ctx context.Context, intent payment.Intent, h *handover) {
 	exposed, err := s.Exposures.MarkExposed(ctx, intent.ID)
 	var reply Reply
