@@ -306,6 +306,19 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A node that runs again shows when this run started, and no end yet.
+func TestStartAgain(t *testing.T) {
+	earlier, graph := now-second, chain(queued)
+	graph.Nodes[0].Attempts, graph.Nodes[0].StartedAt, graph.Nodes[0].EndedAt = 1, &earlier, &earlier
+	change, err := starting(0)(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if node := change.Node(0); node.Attempts != 2 || *node.StartedAt != now || node.EndedAt != nil {
+		t.Errorf("%+v", node)
+	}
+}
+
 // The task of a run is over unless its worker stopped or was lost: the next run
 // repeats the same task.
 func TestTaskEnded(t *testing.T) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 
 	"boxoffice"
 	"boxoffice/internal/work"
@@ -71,13 +73,15 @@ func scanPlace(from row) (run work.Run, err error) {
 
 // Claim gives a worker up to claim.Limit due nodes that it can run, those that
 // are due longest first. start decides how each row changes; a node for which it
-// returns work.ErrStale or work.ErrEnding is skipped.
+// returns work.ErrStale or work.ErrEnding is skipped. If a node cannot be claimed
+// for another reason none is, and that node is due again a minute later.
 func (s *Store) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) (claimed []work.Assignment, err error) {
 	// Most polls find nothing, so the first look does not take the write lock.
 	due, err := collect(ctx, s.readers, scanPlace, selectDueNodes, now, document{claim.Templates}, 1)
 	if err != nil || len(due) == 0 {
 		return nil, named(ctx, "look for due nodes", err)
 	}
+	var failed work.Run
 	err = s.writeWork(ctx, "claim nodes", func(t *workTx) error {
 		due, err := collect(ctx, t.tx, scanPlace, selectDueNodes, now, document{claim.Templates}, claim.Limit)
 		if err != nil {
@@ -89,15 +93,31 @@ func (s *Store) Claim(ctx context.Context, claim work.Claim, now boxoffice.Times
 			case err == nil:
 				claimed = append(claimed, assignment)
 			case !errors.Is(err, work.ErrStale) && !errors.Is(err, work.ErrEnding):
-				return err
+				failed = place
+				return fmt.Errorf("node %d of %s: %w", place.Position, place.Work, err)
 			}
 		}
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+		return claimed, nil
+	case failed.Work != "":
+		return nil, errors.Join(err, s.postpone(ctx, failed, now))
+	default:
 		return nil, err
 	}
-	return claimed, nil
+}
+
+// claimAgainAfter is when a node that could not be claimed is due again.
+const claimAgainAfter = boxoffice.Timestamp(time.Minute / time.Millisecond)
+
+// postpone makes a queued node due later, so that a row that cannot be read does
+// not keep workers from the nodes that are due after it.
+func (s *Store) postpone(ctx context.Context, node work.Run, now boxoffice.Timestamp) error {
+	_, err := s.writer.ExecContext(ctx, "UPDATE nodes SET due_at = ? WHERE work_id = ? AND position = ? AND state = 'queued'",
+		now+claimAgainAfter, node.Work, node.Position)
+	return named(ctx, "postpone node", err)
 }
 
 func (t *workTx) claim(ctx context.Context, place work.Run, start func(work.Graph, int) (work.Change, error)) (assignment work.Assignment, err error) {

@@ -325,3 +325,31 @@ func TestMailboxGoesWithItsRun(t *testing.T) {
 		})
 	}
 }
+
+// A row that cannot be read, perhaps written by a newer program, delays the nodes
+// that are due after it by one claim and does not keep workers from them.
+func TestClaimAfterUnreadableRow(t *testing.T) {
+	path := testdb.Path(t)
+	store := open(t, path)
+	var jobs []boxoffice.UUID
+	for nonce := range uint64(2) {
+		storetest.Admit(t, store, nonce, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
+			opened, err := work.OpenJob(t.Context(), tx, owner, "research", "look", nil, work.Brief{}, boxoffice.Timestamp(nonce))
+			jobs = append(jobs, opened.ID)
+			return opened, err
+		})
+	}
+	must(t, raw(t, path), fmt.Sprintf("UPDATE jobs SET brief = '7' WHERE id = '%s'", jobs[0]))
+	const now = 1000
+	claim := func() ([]work.Assignment, error) {
+		return store.Claim(t.Context(), work.Claim{Limit: 1}, now, func(graph work.Graph, position int) (work.Change, error) {
+			return graph.Start(position, "worker", now+1, now)
+		})
+	}
+	if claimed, err := claim(); err == nil || !strings.Contains(err.Error(), string(jobs[0])) {
+		t.Errorf("claimed %v, %v", claimed, err)
+	}
+	if claimed, err := claim(); err != nil || len(claimed) != 1 || claimed[0].Work != jobs[1] {
+		t.Errorf("claimed %v, %v", claimed, err)
+	}
+}

@@ -49,7 +49,9 @@ func (e *Engine) renewAndExpire(ctx context.Context) {
 	waitUntil := last.Add(3 * e.Heartbeat)
 	for {
 		now := e.Now()
-		if now.Sub(last) > e.Lease/2 {
+		// Round removes the monotonic reading, which does not show that the machine
+		// slept or that its clock was set.
+		if now.Round(0).Sub(last.Round(0)) > e.Lease/2 {
 			waitUntil = now.Add(e.Lease)
 		}
 		err := errors.Join(e.renew(ctx), e.repeatExpired(ctx, now.Before(waitUntil)))
