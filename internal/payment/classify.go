@@ -10,12 +10,12 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// classes is what a round does with the waiting intents that it looks at. Those
-// in none of the classes wait until an open slot of their owner is closed.
+// classes says what a round does with each waiting intent that it looks at. An intent
+// in none of the classes stays waiting until an open slot of its owner is closed.
 type classes struct {
-	together   []Intent     // settle in one transaction
-	isolated   []Intent     // settle, each in a transaction alone
-	unresolved []unresolved // would not settle now
+	together   []Intent     // go into one transaction
+	isolated   []Intent     // each goes into a transaction alone
+	unresolved []unresolved // would not settle now: resolve decides them
 }
 
 // An intent is isolated if its owner has code, because code can burn the gas of
@@ -24,8 +24,8 @@ type classes struct {
 
 // readWaiting returns the waiting intents that this round looks at, oldest first.
 func (s *Settler) readWaiting(ctx context.Context, limit, slotsLeft int) ([]Intent, error) {
-	// More are read than the limit, so that isolated intents, which have to wait
-	// for slots, do not hide the others behind them.
+	// It reads more than the limit: isolated intents have to wait for slots, and must
+	// not keep the intents behind them from being read.
 	waiting, err := s.Store.Waiting(ctx, s.ChainID, limit+min(len(s.isolated), maxIsolated))
 	if err != nil {
 		return nil, err
@@ -39,7 +39,8 @@ const maxIsolated = 1000
 
 // chooseWaiting chooses the first intents, up to the limit. It skips isolated
 // intents once it has chosen as many as there are slots left for them, except
-// those of reverting owners: they fail without a slot.
+// those of reverting owners: they fail without a slot. It also removes intents that
+// do not wait any more from s.isolated.
 func (s *Settler) chooseWaiting(waiting []Intent, limit, slotsLeft int) (chosen []Intent) {
 	stillWaiting := map[boxoffice.UUID]bool{}
 	for _, intent := range waiting {
@@ -56,7 +57,7 @@ func (s *Settler) chooseWaiting(waiting []Intent, limit, slotsLeft int) (chosen 
 			chosen = append(chosen, intent)
 		}
 	}
-	s.isolated = stillWaiting // those that do not wait any more are forgotten
+	s.isolated = stillWaiting
 	return chosen
 }
 
@@ -92,9 +93,9 @@ func (s *Settler) classify(ctx context.Context, v view, open []Slot, waiting []I
 		case intent.Reverts >= s.MaxTries, s.isReverting(intent, *standing):
 			found.unresolved = append(found.unresolved,
 				unresolved{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
-		case committed.overdraws(standing.Balance, intent.Permit):
-			// The simulation does not know the open slots: after these the owner has too
-			// little for this intent.
+		case !committed.reserve(standing.Balance, intent.Permit):
+			// The simulation does not know the open slots: once these have moved the owner's
+			// money, too little is left for this intent.
 		case s.isolated[intent.ID]:
 			found.isolated = append(found.isolated, intent)
 		default:
@@ -123,19 +124,19 @@ func committedBy(open []Slot) committed {
 	return sums
 }
 
-// overdraws reports whether a permit's owner has too little for it after what is
-// committed. If not, the permit's amount is committed too. For an owner without
-// open slots the simulation has checked the balance.
-func (c committed) overdraws(balance boxoffice.Amount, permit Permit) bool {
+// reserve adds a permit's amount to what is committed of its owner's balance. It
+// returns false, and adds nothing, if the balance is too low for both. For an owner
+// without open slots it does nothing: the simulation has checked that balance.
+func (c committed) reserve(balance boxoffice.Amount, permit Permit) bool {
 	key := account{permit.From, permit.Permitted.Token}
 	sum, some := c[key]
 	if !some {
-		return false
+		return true
 	}
 	sum, fits := sum.Add(permit.Permitted.Amount)
 	if fits && balance.Cmp(sum) >= 0 {
 		c[key] = sum
-		return false
+		return true
 	}
-	return true
+	return false
 }

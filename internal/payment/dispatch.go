@@ -9,12 +9,14 @@ import (
 	"boxoffice/internal/crash"
 )
 
-// dispatch looks at the waiting intents, if there is room for another slot. It
-// resolves those that would not settle, and sends the others in new slots. Then it
-// fills a gap between the wallet nonces of the open slots.
+// dispatch puts waiting intents into transactions. If there is room for another slot,
+// it reads the waiting intents and simulates them. It sends those that would settle,
+// in new slots, and resolves the others: the confirmed chain decides whether they
+// settled already or fail. Then it fills a gap between the wallet nonces of the open
+// slots.
 //
-// An intent that cannot be resolved does not keep it from sending the others. It
-// stops at the first slot that cannot be sent.
+// If an intent cannot be resolved, dispatch still sends the others. It stops at the
+// first slot that cannot be sent.
 func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	var waiting []Intent
 	limit := min(s.MaxBatch, s.Wallet.MaxBatch())
@@ -28,13 +30,13 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	if err != nil {
 		return err
 	}
-	failed := s.resolve(ctx, v, found.unresolved)
+	resolved := s.resolve(ctx, v, found.unresolved)
 	if len(found.together)+len(found.isolated)+len(open) == 0 {
-		return failed
+		return resolved
 	}
 	mined, err := s.Wallet.Nonce(ctx, v.head.Number)
 	if err != nil {
-		return errors.Join(failed, err)
+		return errors.Join(resolved, err)
 	}
 	sent, err := s.sendClasses(ctx, mined, open, found)
 	if err == nil {
@@ -43,7 +45,7 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	if err == nil && len(waiting) == limit && len(sent) > len(open) && len(sent) < s.MaxInFlight {
 		s.Wake() // more intents may wait, and there is room for them
 	}
-	return errors.Join(failed, err)
+	return errors.Join(resolved, err)
 }
 
 // sendClasses opens a slot for the intents that settle together, then one for each
@@ -65,21 +67,22 @@ func (s *Settler) sendClasses(ctx context.Context, mined uint64, open []Slot, fo
 	return open, nil
 }
 
-// isolatedSlots is how many slots may be open while another isolated intent gets
-// one: the last slot is for intents that settle together, if there is more than
-// one.
+// isolatedSlots is the number of open slots from which on isolated intents wait. If
+// there may be more than one slot, isolated intents never take the last one: it stays
+// for intents that settle together.
 func (s *Settler) isolatedSlots() int { return max(1, s.MaxInFlight-1) }
 
-// fillGap sends an empty transaction if a wallet nonce below those of open slots
-// is in no slot. A reorganisation can remove the transaction that used it, and
-// without it the slots after it can never be mined.
+// fillGap sends an empty transaction if an open slot has a higher wallet nonce than
+// one that is neither mined nor in an open slot. Such a gap arises when a
+// reorganisation removes the transaction that used the wallet nonce. Until the gap is
+// filled, no transaction with a higher wallet nonce can be mined.
 func (s *Settler) fillGap(ctx context.Context, mined uint64, open []Slot) ([]Slot, error) {
 	gap := nextNonce(mined, open)
 	if !slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce > gap }) {
 		return open, nil
 	}
-	s.Log.WarnContext(ctx, "a nonce of the settlement wallet is missing before open slots; an empty transaction "+
-		"fills it", "walletNonce", gap)
+	s.Log.WarnContext(ctx, "no transaction uses a wallet nonce that is lower than those of open slots; an empty "+
+		"transaction fills the gap", "walletNonce", gap)
 	return s.sendBatch(ctx, open, gap, nil)
 }
 
@@ -94,8 +97,8 @@ func nextNonce(mined uint64, open []Slot) uint64 {
 // sendBatch opens a slot for a batch of intents and broadcasts its transaction. If
 // the batch is too large for a block, or costs more than the wallet holds, it
 // sends the first half, or the first quarter and so on; the rest waits. It returns
-// all open slots. After an error in broadcasting, the slot is open and the next
-// round broadcasts it again.
+// all open slots. If broadcasting fails, the slot is open and the next round
+// broadcasts it again.
 func (s *Settler) sendBatch(ctx context.Context, open []Slot, nonce uint64, batch []Intent) ([]Slot, error) {
 	slot, err := s.openSlot(ctx, nonce, batch)
 	for len(batch) > 1 && (errors.Is(err, ErrBatch) || errors.Is(err, ErrWalletEmpty)) {

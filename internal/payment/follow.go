@@ -11,13 +11,14 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// followSlots looks at every open slot and returns those that stay open.
+// followSlots takes every open slot one step further and returns those that stay
+// open.
 func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err error) {
 	slots, err := s.Store.Slots(ctx, s.ChainID, s.Wallet.Address())
 	if err != nil || len(slots) == 0 {
 		return nil, err
 	}
-	mined, err := s.Wallet.Nonce(ctx, v.confirmed)
+	confirmed, err := s.Wallet.Nonce(ctx, v.confirmed)
 	if err != nil {
 		return slots, err
 	}
@@ -35,7 +36,7 @@ func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err err
 	for _, slot := range slots {
 		own := receipts[:len(slot.Txs)]
 		receipts = receipts[len(slot.Txs):]
-		closed, err := s.followSlot(ctx, v, slot, minedReceipt(own), mined)
+		closed, err := s.followSlot(ctx, v, slot, minedReceipt(own), confirmed)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("slot %d: %w", slot.WalletNonce, err))
 		}
@@ -56,18 +57,18 @@ func minedReceipt(receipts []*Receipt) *Receipt {
 	return receipts[i]
 }
 
-// followSlot moves one open slot on. receipt is that of its mined transaction, nil
-// if none is mined; mined is how many transactions of the wallet are confirmed. It
-// reports whether it closed the slot.
+// followSlot closes an open slot, or raises its fee, or broadcasts it again. receipt
+// is that of its mined transaction, nil if none is mined; confirmed is how many
+// transactions of the wallet are confirmed. It reports whether it closed the slot.
 func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Receipt,
-	mined uint64) (closed bool, err error) {
+	confirmed uint64) (closed bool, err error) {
 	switch {
 	case receipt != nil && receipt.BlockNumber <= v.confirmed:
 		err := s.closeSlot(ctx, v, slot, receipt)
 		return err == nil, err
 	case receipt != nil:
 		return false, nil // mined, but not confirmed yet
-	case slot.WalletNonce < mined:
+	case slot.WalletNonce < confirmed:
 		s.Log.ErrorContext(ctx, "a transaction that this service did not sign used a nonce of the settlement "+
 			"wallet; its payments are sent again",
 			"walletNonce", slot.WalletNonce)
@@ -86,7 +87,7 @@ func (s *Slot) lastTx() Tx { return s.Txs[len(s.Txs)-1] }
 //   - after signing, before saving: the next round signs again;
 //   - after saving: the next round broadcasts the newest transaction of the slot.
 //
-// Whichever of them is mined counts.
+// Any of the slot's transactions may be mined. Its receipt decides.
 func (s *Settler) replaceTx(ctx context.Context, slot Slot) error {
 	last := slot.lastTx()
 	replacement, err := s.Wallet.Sign(ctx, permits(slot.Intents), slot.WalletNonce, &last)
@@ -110,11 +111,12 @@ func (s *Settler) replaceTx(ctx context.Context, slot Slot) error {
 	return err
 }
 
-// closeSlot settles the intents of a slot whose transaction is confirmed: those
-// whose own Transfer is in the receipt and whose nonce is spent. The others wait
-// again. Whether they can still settle, or another transaction settled them, the
-// next dispatch finds out. After a crash before the decisions are saved the slot
-// is open, and the next round closes it by the same receipt.
+// closeSlot decides the intents of a slot whose transaction is confirmed. An intent
+// whose Transfer is in the receipt and whose Permit2 nonce is spent has settled. The
+// call of any other intent reverted, and it waits again: the next dispatch finds out
+// whether it can still settle or another transaction settled it. After a crash before
+// the decisions are saved the slot is open, and the next round closes it by the same
+// receipt.
 func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Receipt) error {
 	crash.At(crash.ReceiptSeen)
 	spent, err := s.Chain.Spent(ctx, permits(slot.Intents), v.confirmed)
@@ -123,9 +125,10 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 	}
 	decisions, settled := s.matchTransfers(slot, receipt, spent)
 	if settled < count(spent) {
-		// A nonce is spent without a Transfer here, so another transaction spent it. If
-		// that was in an earlier block, the Transfers here belong to identical payments
-		// (same payer, recipient, token and amount) whose nonces this block spent.
+		// An intent has a spent nonce and no Transfer in this receipt: another transaction
+		// settled it. If an identical intent (same payer, recipient, token and amount) is in
+		// this slot, matchTransfers may have given its Transfer to the wrong one. So match
+		// again, and only intents whose nonces were unspent before this block.
 		before, err := s.Chain.Spent(ctx, permits(slot.Intents), receipt.BlockNumber-1)
 		switch {
 		case err == nil:
@@ -149,14 +152,14 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 }
 
 // matchTransfers gives each intent whose nonce is spent the first Transfer of the
-// receipt that its permit makes and that no intent before it has: the calls of the
-// transaction and their Transfers have the same order. It decides that these
-// settled and that the calls of the others reverted.
+// receipt that matches it and that it gave to no intent before: the calls of the
+// transaction and their Transfers have the same order. An intent with a Transfer has
+// settled; the call of any other has reverted.
 func (s *Settler) matchTransfers(slot Slot, receipt *Receipt, spent []bool) (decisions []Decision, settled int) {
 	unclaimed := slices.Clone(receipt.Transfers)
 	decisions = decisionsFor(slot.Intents, OutcomeReverted)
 	for i, intent := range slot.Intents {
-		own := slices.IndexFunc(unclaimed, intent.movedBy)
+		own := slices.IndexFunc(unclaimed, intent.matches)
 		if spent[i] && own >= 0 {
 			decisions[i].Outcome, decisions[i].Evidence = OutcomeSettled, s.evidence(unclaimed[own])
 			unclaimed = slices.Delete(unclaimed, own, own+1)
@@ -166,9 +169,9 @@ func (s *Settler) matchTransfers(slot Slot, receipt *Receipt, spent []bool) (dec
 	return decisions, settled
 }
 
-// movedBy reports whether a transfer is like the one that the intent's permit
-// makes: token, payer, recipient and amount are the same.
-func (i *Intent) movedBy(t Transfer) bool {
+// matches reports whether a transfer has the token, payer, recipient and amount of
+// the intent's permit. Transfers of identical payments match it too.
+func (i *Intent) matches(t Transfer) bool {
 	return t.Token == i.Permit.Permitted.Token && t.From == i.Permit.From &&
 		t.To == i.Permit.Witness.To && t.Amount == i.Permit.Permitted.Amount
 }

@@ -8,26 +8,26 @@ import (
 	"boxoffice/x402"
 )
 
-// unresolved is an intent in no slot about which the confirmed chain has to say
-// what it is: it waits and would not settle now, or it failed and is not final, or
-// a facilitator carries it.
+// unresolved is an intent in no slot that has to be decided by the confirmed chain:
+// it waits and would not settle now, or it failed and is not final, or a facilitator
+// has it.
 type unresolved struct {
 	intent Intent
-	// failure is why a waiting intent would not settle now. It is nil if the nonce is
-	// spent, or if nothing speaks against the intent.
+	// failure is why a waiting intent would not settle now. It is nil if its nonce is
+	// spent, if it failed before, or if a facilitator has it and did not refuse it.
 	failure *Rejection
 }
 
-// permitState is what the chain says of the permit of an unresolved intent.
+// permitState is the state of an unresolved intent's permit in the confirmed chain.
 type permitState struct {
 	spent   bool // its nonce is spent as of the confirmed block
 	expired bool // its deadline had passed at the confirmed block
-	dead    bool // spent or expired as of the buried block: it can never settle any more
+	final   bool // spent or expired as of the buried block: it can never settle any more
 }
 
 // resolve decides unresolved intents as far as the confirmed chain allows. It
-// leaves the others as they are. An intent that cannot be decided because of an
-// error does not keep it from deciding the others.
+// leaves the others as they are. If an error keeps it from deciding one intent, it
+// still decides the others.
 func (d *Decider) resolve(ctx context.Context, v view, intents []unresolved) error {
 	if len(intents) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func (d *Decider) permitStates(ctx context.Context, v view, intents []unresolved
 				states[i] = permitState{spent: spent[i], expired: expired}
 			}
 			if block == v.buried {
-				states[i].dead = spent[i] || expired
+				states[i].final = spent[i] || expired
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func (d *Decider) permitStates(ctx context.Context, v view, intents []unresolved
 
 // decide returns the decision on an intent, nil to leave it as it is.
 func (d *Decider) decide(ctx context.Context, v view, u unresolved, permit permitState) (*Decision, error) {
-	failed := &Decision{Intent: u.intent, Outcome: OutcomeFailed, Final: permit.dead}
+	failed := &Decision{Intent: u.intent, Outcome: OutcomeFailed, Final: permit.final}
 	switch {
 	case permit.spent && u.intent.FromBlock > v.confirmed:
 		// The nonce was unspent in a later block, when the payment was verified. So the
@@ -98,17 +98,17 @@ func (d *Decider) decide(ctx context.Context, v view, u unresolved, permit permi
 	case permit.expired:
 		failed.Reason = string(x402.ReasonDeadlineExpired)
 	case u.failure == nil:
-		// It failed before and can still settle, or its nonce is spent in a block that
-		// is not confirmed yet.
+		// The confirmed chain does not decide it yet: it failed before and can still settle,
+		// or its nonce is spent in a block that is not confirmed, or a facilitator has it.
 		return nil, nil
 	case u.failure.Reason == x402.ReasonNotYetValid:
-		return nil, nil // it settles later
+		return nil, nil // it stays waiting until validAfter
 	default:
 		failed.Reason = string(u.failure.Reason)
 	}
-	// A failed intent can only become final. An undone one is tried again until its
-	// permit is dead, because its order is paid.
-	if (u.intent.State == Failed || u.intent.Undone()) && !permit.dead {
+	// A failed intent can only become final. An undone one is tried again as long as its
+	// permit can settle, because its order is paid.
+	if (u.intent.State == Failed || u.intent.Undone()) && !permit.final {
 		return nil, nil
 	}
 	return failed, nil
@@ -120,7 +120,7 @@ func (d *Decider) saveDecision(ctx context.Context, decision Decision) error {
 	err := d.record(ctx, nil, []Decision{decision})
 	switch {
 	case errors.Is(err, ErrCredited):
-		// The Transfer belongs to another payment. The next round finds the next one.
+		// The Transfer settled another intent. The next round skips this Transfer.
 		d.credited[logID{decision.Evidence.TxHash, decision.Evidence.LogIndex}] = true
 	case err != nil:
 	case decision.Outcome == OutcomeSettled:
@@ -128,7 +128,7 @@ func (d *Decider) saveDecision(ctx context.Context, decision Decision) error {
 			decision.Evidence.TxHash)
 	case intent.Undone():
 		d.Log.ErrorContext(ctx, "a payment that a reorganisation removed cannot be settled again: its order is paid "+
-			"and its money is not there",
+			"and the recipient does not have the money",
 			"intent", intent.ID, "order", intent.OrderID, "reason", decision.Reason)
 	default:
 		d.Log.InfoContext(ctx, "payment failed", "intent", intent.ID, "reason", decision.Reason, "final",
@@ -139,13 +139,14 @@ func (d *Decider) saveDecision(ctx context.Context, decision Decision) error {
 
 // findTransfer returns the confirmed Transfer of an intent whose nonce is spent,
 // nil if there is none. A Transfer is the intent's own if
-//   - it has the payer, recipient, token and amount of the permit,
+//   - it matches the intent: payer, recipient, token and amount,
 //   - it has not settled another intent,
 //   - its transaction is not one of ours that did not carry the intent, and
 //   - its block is the one that spent the intent's nonce.
 //
-// It looks through the blocks since the intent was verified, and through as many
-// before these as a reorganisation may have moved the transaction back.
+// It looks through the blocks since the intent was verified, and through ReorgDepth
+// blocks before them, because a reorganisation may move the transaction to an earlier
+// block.
 func (d *Decider) findTransfer(ctx context.Context, v view, intent Intent) (*Transfer, error) {
 	permit := intent.Permit
 	first := intent.FromBlock - min(intent.FromBlock, d.ReorgDepth)
@@ -154,7 +155,7 @@ func (d *Decider) findTransfer(ctx context.Context, v view, intent Intent) (*Tra
 		return nil, err
 	}
 	for _, transfer := range transfers {
-		if !intent.movedBy(transfer) || d.credited[logID{transfer.TxHash, transfer.LogIndex}] {
+		if !intent.matches(transfer) || d.credited[logID{transfer.TxHash, transfer.LogIndex}] {
 			continue
 		}
 		if ours, carried, err := d.History.Carried(ctx, transfer.TxHash); err != nil {

@@ -42,7 +42,7 @@ func (s *Settler) review(ctx context.Context, v view) error {
 }
 
 // reviewFailed looks again at failed intents that are not final: another
-// transaction may have settled them, or their permit is dead by now.
+// transaction may have settled them, or their permit can never settle any more.
 func (d *Decider) reviewFailed(ctx context.Context, v view) error {
 	failed, err := d.Store.Unresolved(ctx, d.ChainID, maxReviewFailed)
 	if err != nil {
@@ -56,9 +56,9 @@ func (d *Decider) reviewFailed(ctx context.Context, v view) error {
 }
 
 // reviewSettled undoes settled intents whose Transfer a reorganisation removed. It
-// looks at those whose block a reorganisation may still remove.
+// checks only intents in blocks that a reorganisation may still remove.
 func (d *Decider) reviewSettled(ctx context.Context, v view) error {
-	if older, err := d.isOlder(ctx, v); err != nil || older {
+	if older, err := d.viewIsOlder(ctx, v); err != nil || older {
 		return err
 	}
 	settled, err := d.History.Settled(ctx, d.ChainID, v.confirmed-min(v.confirmed, d.ReorgDepth), maxReviewSettled)
@@ -68,19 +68,20 @@ func (d *Decider) reviewSettled(ctx context.Context, v view) error {
 	return d.undo(ctx, v, settled)
 }
 
-// isOlder reports whether an intent was settled by a block that is not confirmed in
-// the view. Then the view is older than that decision, and a Transfer that is not
-// in it says nothing.
-func (d *Decider) isOlder(ctx context.Context, v view) (bool, error) {
+// viewIsOlder reports whether the view is older than what was decided: an intent was
+// settled by a block that is not confirmed in the view. Then a Transfer may be missing
+// in the view although no reorganisation removed it.
+func (d *Decider) viewIsOlder(ctx context.Context, v view) (bool, error) {
 	later, err := d.History.Settled(ctx, d.ChainID, v.confirmed+1, 1)
 	return len(later) > 0, err
 }
 
-// reopenSlots opens the closed slots again whose wallet nonces are unused in the
-// confirmed chain: a reorganisation deeper than the confirmations removed their
-// transactions. followSlots then broadcasts these again. The orders stay paid.
+// reopenSlots opens closed slots again if a reorganisation deeper than the
+// confirmations removed their transactions: then their wallet nonces are unused in
+// the confirmed chain. followSlots broadcasts the transactions again. The orders stay
+// paid.
 func (s *Settler) reopenSlots(ctx context.Context, v view) error {
-	if older, err := s.isOlder(ctx, v); err != nil || older {
+	if older, err := s.viewIsOlder(ctx, v); err != nil || older {
 		return err
 	}
 	unused, err := s.Wallet.Nonce(ctx, v.confirmed)
@@ -100,13 +101,13 @@ func (s *Settler) reopenSlots(ctx context.Context, v view) error {
 	return err
 }
 
-// undo lets the settled intents wait again whose Transfer is in no block any more.
+// undo makes settled intents waiting again if their Transfer is in no block any more.
 // Their orders stay paid.
 //
-// Identical payments (same payer, recipient, token and amount) that one
-// transaction settled need as many Transfers in its receipt. If one is missing, it
-// is not known whose it was, so all of them are undone, and settle again when
-// their Transfers are found.
+// A transaction that settled several identical payments (same payer, recipient, token
+// and amount) must have as many matching Transfers. If it has fewer, nothing shows to
+// which payment the missing one belonged. So all of them are undone, and settle again
+// when their Transfers are found.
 func (d *Decider) undo(ctx context.Context, v view, settled []Intent) error {
 	type payments struct {
 		tx       common.Hash
@@ -130,7 +131,7 @@ func (d *Decider) undo(ctx context.Context, v view, settled []Intent) error {
 		found := 0
 		if receipt := receipts[key.tx]; receipt != nil {
 			for _, transfer := range receipt.Transfers {
-				if intents[0].movedBy(transfer) {
+				if intents[0].matches(transfer) {
 					found++
 				}
 			}

@@ -359,7 +359,7 @@ func TestFacilitatorBesideService(t *testing.T) {
 	paying.Wait()
 	d.until(order, boxoffice.Admitted)
 	wantReceived(t, w, 9)
-	if logged := w.Log.String(); strings.Contains(logged, "admission failed") {
+	if logged := w.Log.String(); strings.Contains(logged, "could not be admitted") {
 		t.Error("the service tried to admit a submission")
 	}
 }

@@ -14,36 +14,40 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// call is a message call that is simulated by eth_call.
+// call is a message call that an eth_call simulates.
 type call struct {
 	to   common.Address
 	data []byte
 	gas  uint64 // of a call that settles, without GasBase; 0 for a read
-	// isolated calls are not put together with others, because they run code of
-	// a payer, which could burn the gas of the others.
-	isolated bool
+	// separate calls get an eth_call of their own, because they run code of a payer,
+	// which could burn the gas of other calls.
+	separate bool
 }
 
 // callResult is how a call ended: with data, or reverted with data.
 type callResult struct {
 	ok   bool
 	data []byte
-	// err is why the node did not answer. Only an isolated call has it here: its
-	// caller may do without the answer. For any other call simulate fails.
+	// err is why the node did not answer. It is set only for separate calls, whose
+	// result may not be needed. If the node does not answer another call, simulate
+	// fails.
 	err error
 }
 
 // readGas is the gas that a simulated transaction gets for a read. It is no more
-// than a read needs, so that the settles get what a real transaction would give
-// them. Where it is too little the settles fail, and are simulated again each in
-// a call of its own.
+// than a read needs, so that the settles get as much gas as in a real transaction. If
+// it is too little, the settles fail, and each is simulated again in a call of its
+// own.
 const readGas = 5_000
 
-// simulate makes calls at a block, in one round trip. Where the chain has
-// Multicall3 they are one eth_call, except for the isolated ones: the node makes
-// them in order, and each sees what those before it did (inOrder). Where it has
-// none, or refuses so large a call, each is an eth_call of its own at the same
-// state. The requests in extra go along, before the calls; all must succeed.
+// simulate makes calls at a block, in one round trip.
+//
+//   - If the chain has Multicall3, all calls except the separate ones are in one
+//     eth_call. Each call sees the effects of the calls before it: inOrder is true.
+//   - If it has none, or the node refuses so large a call, each call is an eth_call of
+//     its own, and none sees the effects of another: inOrder is false.
+//
+// The requests in extra are sent in the same round trip. All of them must succeed.
 func (c *Chain) simulate(ctx context.Context, op, block string, calls []call,
 	extra ...rpc.BatchElem) (results []callResult, inOrder bool, err error) {
 	multicall, err := c.hasMulticall(ctx)
@@ -60,15 +64,15 @@ func (c *Chain) simulate(ctx context.Context, op, block string, calls []call,
 	return results, false, err
 }
 
-// simulateTogether puts all calls but the isolated ones into one eth_call of
+// simulateTogether puts all calls except the separate ones into one eth_call of
 // Multicall3. accepted is false if the node refuses that eth_call.
 func (c *Chain) simulateTogether(ctx context.Context, op, block string, calls []call,
 	extra []rpc.BatchElem) (results []callResult, accepted bool, err error) {
 	var together []call
-	answers := make([]hexutil.Bytes, len(calls)) // of the isolated calls
+	answers := make([]hexutil.Bytes, len(calls)) // of the separate calls
 	requests := slices.Clone(extra)
 	for i, call := range calls {
-		if call.isolated {
+		if call.separate {
 			requests = append(requests, ownRequest(call, block, &answers[i]))
 		} else {
 			together = append(together, call)
@@ -103,7 +107,7 @@ func (c *Chain) simulateTogether(ctx context.Context, op, block string, calls []
 	results = make([]callResult, len(calls))
 	own := requests[len(extra):]
 	for i, call := range calls {
-		if !call.isolated {
+		if !call.separate {
 			results[i] = callResult{ok: shared[0].Success, data: shared[0].ReturnData}
 			shared = shared[1:]
 			continue
@@ -131,15 +135,15 @@ func (c *Chain) simulateEach(ctx context.Context, op, block string, calls []call
 	results := make([]callResult, len(calls))
 	for i, request := range requests[len(extra):] {
 		results[i] = c.readResult(op, request.Error, answers[i])
-		if err := results[i].err; err != nil && !calls[i].isolated {
+		if err := results[i].err; err != nil && !calls[i].separate {
 			return nil, err
 		}
 	}
 	return results, nil
 }
 
-// ownRequest is callRequest for a call that is a simulated transaction by itself,
-// so that it gets GasBase on top of its gas.
+// ownRequest is callRequest for a call that is not part of a Multicall3 call: it gets
+// GasBase on top of its gas, as a transaction does.
 func ownRequest(call call, block string, into *hexutil.Bytes) rpc.BatchElem {
 	if call.gas > 0 {
 		call.gas += GasBase
@@ -159,8 +163,8 @@ func (c *Chain) readResult(op string, refusal error, answer []byte) callResult {
 	return callResult{data: data}
 }
 
-// callRequest makes an eth_call from the zero address, which needs no coin if no
-// gas price is named. Without gas of its own the call gets the node's limit.
+// callRequest returns an eth_call from the zero address, which needs no coin because
+// no gas price is given. If the call names no gas it gets the node's limit.
 func callRequest(call call, block string, into *hexutil.Bytes) rpc.BatchElem {
 	message := map[string]any{"to": call.to, "input": hexutil.Bytes(call.data)}
 	if call.gas > 0 {
@@ -169,9 +173,9 @@ func callRequest(call call, block string, into *hexutil.Bytes) rpc.BatchElem {
 	return rpc.BatchElem{Method: "eth_call", Args: []any{message, block}, Result: into}
 }
 
-// revertData reports whether a node refused an eth_call because the execution
-// failed, and returns the revert data. Any other refusal says nothing about the
-// call.
+// revertData reports whether an error of a node means that the execution of an
+// eth_call failed, and returns the revert data. Any other error says nothing about
+// the call.
 func revertData(err error) (data []byte, reverted bool) {
 	answer, ok := errors.AsType[rpc.Error](err)
 	if !ok {

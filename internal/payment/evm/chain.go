@@ -33,7 +33,7 @@ import (
 type Config struct {
 	RPCURL         string // http, https, ws or wss; a secret if it holds a key
 	ChainID        uint64
-	Asset          common.Address   // the token that Check looks at
+	Asset          common.Address   // the token that Check checks
 	Multicall3     common.Address   // a chain without code there settles one payment a transaction
 	RequestTimeout time.Duration    // of one round trip
 	MaxFee         boxoffice.Amount // no transaction offers more, in wei a gas
@@ -43,7 +43,7 @@ type Config struct {
 	// data in gas (Arbitrum).
 	GasPerSettle uint64
 	MaxTxGas     uint64           // of a transaction; at most 16,777,216 (EIP-7825)
-	Now          func() time.Time // stamps signed transactions, and says whether a payment is early
+	Now          func() time.Time // the time of signed transactions, and for checking validAfter
 }
 
 // GasBase is the gas of a settling transaction beside that of its payments.
@@ -129,7 +129,8 @@ func (c *Chain) connect(ctx context.Context) (*rpc.Client, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
-	// A redirect would send signed payments to a node that is not configured.
+	// Redirects are not followed: they would send signed payments to a node that is not
+	// configured.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	client, err := rpc.DialOptions(ctx, c.cfg.RPCURL, rpc.WithHTTPClient(&http.Client{CheckRedirect: stay}))
 	if err != nil {

@@ -72,7 +72,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"no proxy":    {node(nil, x402.ExactProxy), nil, []string{"the x402 exact proxy has no code"}},
 		"not a proxy": {node("0x"), nil, []string{"no x402 exact proxy at 0x4020"}},
 		"not a token": {node(nil), func(c *evm.Config) { c.Asset = x402.ExactProxy },
-			[]string{"does not tell its decimals"}},
+			[]string{"does not return its decimals"}},
 		"nothing": {node(nil, x402.ExactProxy), func(c *evm.Config) { c.Asset = nobody },
 			[]string{"the token has no code", "proxy has no code"}},
 	} {

@@ -38,7 +38,7 @@ type Token struct {
 
 // Check fails unless the node serves the configured chain and the token, Permit2
 // and the x402 exact proxy are deployed there. Its error names everything that is
-// wrong. It returns what else it found.
+// wrong. The Facts are what it found besides.
 func (c *Chain) Check(ctx context.Context) (Facts, error) {
 	const op = "check the chain"
 	var (
@@ -101,7 +101,7 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 	if values, err := methods.Unpack("decimals", decimals); err == nil {
 		facts.Token.Decimals = values[0].(uint8)
 	} else if len(token) > 0 {
-		wrong = append(wrong, fmt.Errorf("the token %s does not tell its decimals", hexOf(c.cfg.Asset)))
+		wrong = append(wrong, fmt.Errorf("the token %s does not return its decimals", hexOf(c.cfg.Asset)))
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return Facts{}, c.fail(op, fmt.Errorf("%w: %s", ErrWrongChain, strings.ReplaceAll(err.Error(), "\n", "; ")))

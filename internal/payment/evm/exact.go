@@ -8,12 +8,13 @@ import (
 	"boxoffice/x402"
 )
 
-// settleCalls says where the simulation of a permit's settle has its results: the
-// recipient's balance before it, the settle, the balance after it.
+// settleCalls has the positions of three results for one permit: the recipient's
+// balance before the simulated settle, the settle, and the balance after it.
 type settleCalls struct{ before, settle, after int }
 
-// addSettles appends to calls what simulates the settles of the permits, one
-// after the other. Neighbours with one recipient share the balance between them.
+// addSettles appends the calls that simulate the settles of the permits, one after
+// the other. If two permits in a row have the same recipient, its balance between
+// them is read once.
 func (c *Chain) addSettles(calls []call, permits []payment.Permit) ([]call, []settleCalls) {
 	places := make([]settleCalls, len(permits))
 	var last account // whose balance was read last
@@ -30,11 +31,10 @@ func (c *Chain) addSettles(calls []call, permits []payment.Permit) ([]call, []se
 	return calls, places
 }
 
-// checkExact returns why a settle that does not revert fails all the same: it
-// does not bring the recipient exactly the signed amount. A token that takes a
-// fee would move money without the Transfer by which we recognise the payment.
-// known is false if a balance could not be read, because the settle before it
-// left no gas.
+// checkExact checks that a settle which does not revert brings the recipient exactly
+// the signed amount. A token that takes a fee would move money without the Transfer
+// by which the settler finds the payment. known is false if a
+// balance could not be read, because the settle left no gas for that.
 func checkExact(p payment.Permit, before, after callResult) (known bool, failure *payment.Rejection) {
 	had, errBefore := before.word()
 	has, errAfter := after.word()

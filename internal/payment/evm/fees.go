@@ -14,8 +14,8 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// market is what the wallet has to know of the chain before it signs.
-type market struct {
+// feeData is what the wallet reads from the chain before it signs.
+type feeData struct {
 	baseFee  *big.Int // nil on a chain without one (before EIP-1559)
 	price    *big.Int // eth_gasPrice; only used without a base fee
 	tip      *big.Int // what the node suggests; nil if it does not
@@ -23,16 +23,16 @@ type market struct {
 	balance  *big.Int // of the wallet
 }
 
-// offer is the fees of a transaction in wei a gas. On a chain without a base fee
-// both are the gas price.
-type offer struct{ cap, tip *big.Int }
+// fees are the fees of a transaction in wei a gas. On a chain without a base fee both
+// are the gas price.
+type fees struct{ cap, tip *big.Int }
 
-// The bounds of the tip of a first offer, in wei a gas. A replacement may offer
-// more.
+// The bounds of the tip of a first transaction, in wei a gas. A replacement may have
+// a higher tip.
 var minTip, maxTip = big.NewInt(params.GWei / 1000), big.NewInt(5 * params.GWei)
 
-// market reads all of it in one round trip.
-func (c *Chain) market(ctx context.Context, op string, wallet common.Address) (market, error) {
+// readFees reads the fee data in one round trip.
+func (c *Chain) readFees(ctx context.Context, op string, wallet common.Address) (feeData, error) {
 	var (
 		head                *header
 		price, tip, balance hexutil.Big
@@ -44,20 +44,20 @@ func (c *Chain) market(ctx context.Context, op string, wallet common.Address) (m
 		{Method: "eth_maxPriorityFeePerGas", Result: &tip},
 	}
 	if err := c.send(ctx, op, requests); err != nil {
-		return market{}, err
+		return feeData{}, err
 	}
 	for _, request := range requests[:2] {
 		if request.Error != nil {
-			return market{}, c.fail(op, request.Error)
+			return feeData{}, c.fail(op, request.Error)
 		}
 	}
 	if err := head.check(); err != nil {
-		return market{}, c.fail(op, err)
+		return feeData{}, c.fail(op, err)
 	}
-	m := market{baseFee: head.BaseFee.ToInt(), blockGas: uint64(head.GasLimit), balance: balance.ToInt()}
+	m := feeData{baseFee: head.BaseFee.ToInt(), blockGas: uint64(head.GasLimit), balance: balance.ToInt()}
 	if m.baseFee == nil {
 		if err := requests[2].Error; err != nil {
-			return market{}, c.fail(op, err)
+			return feeData{}, c.fail(op, err)
 		}
 		m.price = price.ToInt()
 	}
@@ -65,18 +65,18 @@ func (c *Chain) market(ctx context.Context, op string, wallet common.Address) (m
 	case err == nil:
 		m.tip = tip.ToInt()
 	case !refused(err): // a node without the method refuses it
-		return market{}, c.fail(op, err)
+		return feeData{}, c.fail(op, err)
 	}
 	return m, nil
 }
 
-// offer returns the fees to offer now: a cap that holds even if the base fee
-// doubles, and the tip that the node suggests, within its bounds. The offer for a
-// replacement is also higher than before by what nodes require. It fails with
-// ErrFeeCeiling if that is not possible within the maximum.
-func (m market) offer(maxFee boxoffice.Amount, replaces *payment.Tx) (offer, error) {
+// fees returns the fees of a transaction that is signed now: a cap that suffices even
+// if the base fee doubles, and the tip that the node suggests, within its bounds. The
+// fees of a replacement are also as much higher than before as nodes require. It fails
+// with ErrFeeCeiling if that is not possible within the maximum.
+func (m feeData) fees(maxFee boxoffice.Amount, replaces *payment.Tx) (fees, error) {
 	limit := maxFee.Big()
-	o := offer{cap: m.price, tip: m.price}
+	o := fees{cap: m.price, tip: m.price}
 	least := m.price // below it the transaction is not mined
 	if m.baseFee != nil {
 		tip := minTip
@@ -84,11 +84,11 @@ func (m market) offer(maxFee boxoffice.Amount, replaces *payment.Tx) (offer, err
 			tip = smaller(m.tip, maxTip)
 		}
 		tip = smaller(tip, limit)
-		o = offer{cap: new(big.Int).Add(new(big.Int).Lsh(m.baseFee, 1), tip), tip: tip}
+		o = fees{cap: new(big.Int).Add(new(big.Int).Lsh(m.baseFee, 1), tip), tip: tip}
 		least = m.baseFee
 	}
 	if least.Cmp(limit) > 0 {
-		return offer{}, fmt.Errorf("%w: the chain asks for %s wei a gas, the maximum is %s", ErrFeeCeiling, least,
+		return fees{}, fmt.Errorf("%w: the chain asks for %s wei a gas, the maximum is %s", ErrFeeCeiling, least,
 			limit)
 	}
 	o.cap = smaller(o.cap, limit)
@@ -100,7 +100,7 @@ func (m market) offer(maxFee boxoffice.Amount, replaces *payment.Tx) (offer, err
 			o.tip = o.cap
 		}
 		if o.cap.Cmp(limit) > 0 || o.tip.Cmp(limit) > 0 {
-			return offer{}, fmt.Errorf("%w: a replacement needs %s wei a gas, the maximum is %s", ErrFeeCeiling,
+			return fees{}, fmt.Errorf("%w: a replacement needs %s wei a gas, the maximum is %s", ErrFeeCeiling,
 				larger(o.cap, o.tip), limit)
 		}
 	}

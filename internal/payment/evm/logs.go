@@ -30,9 +30,9 @@ type chainLog struct {
 }
 
 // transfer decodes an ERC-20 Transfer: three topics and one word of data. (The
-// Transfer of ERC-721 has four topics.) is is false for any other log. A Transfer
-// that does not name its transaction, index and block is an error.
-func (l *chainLog) transfer() (t payment.Transfer, is bool, err error) {
+// Transfer of ERC-721 has four topics.) isTransfer is false for any other log. It fails
+// for a Transfer that does not name its transaction, index and block.
+func (l *chainLog) transfer() (t payment.Transfer, isTransfer bool, err error) {
 	if l.Removed || len(l.Topics) != 3 || l.Topics[0] != transferTopic || len(l.Data) != 32 {
 		return payment.Transfer{}, false, nil
 	}
@@ -64,9 +64,9 @@ type chainReceipt struct {
 }
 
 // Receipts returns the receipt of each transaction, nil for one that is not
-// mined, with the ERC-20 transfers of any token. It fails if the node does not
-// have the block known: then it may not have the receipts either.
-func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64) ([]*payment.Receipt, error) {
+// mined, with the ERC-20 transfers of any token. It fails if the node does not have
+// block needed: then it may not have the receipts either.
+func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, needed uint64) ([]*payment.Receipt, error) {
 	if len(hashes) == 0 {
 		return nil, nil
 	}
@@ -76,13 +76,13 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64
 	for i, hash := range hashes {
 		requests[i] = rpc.BatchElem{Method: "eth_getTransactionReceipt", Args: []any{hash}, Result: &answers[i]}
 	}
-	var proof *header
-	requests = append(requests, headerRequest(hexutil.EncodeUint64(known), &proof))
+	var proof *header // proves that the node has the block
+	requests = append(requests, headerRequest(hexutil.EncodeUint64(needed), &proof))
 	if err := c.request(ctx, op, requests...); err != nil {
 		return nil, err
 	}
 	if err := proof.check(); err != nil {
-		return nil, c.fail(op, fmt.Errorf("block %d: %w", known, err))
+		return nil, c.fail(op, fmt.Errorf("block %d: %w", needed, err))
 	}
 	receipts := make([]*payment.Receipt, len(hashes))
 	for i, answer := range answers {
@@ -105,11 +105,11 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, known uint64
 			receipt.GasPrice = price
 		}
 		for _, log := range answer.Logs {
-			transfer, is, err := log.transfer()
+			transfer, isTransfer, err := log.transfer()
 			if err != nil {
 				return nil, c.fail(op, err)
 			}
-			if is {
+			if isTransfer {
 				receipt.Transfers = append(receipt.Transfers, transfer)
 			}
 		}
@@ -165,7 +165,7 @@ func (c *Chain) transfers(ctx context.Context, op string, token, from, to common
 		return nil, err
 	}
 	var logs []chainLog
-	var proof *header
+	var proof *header // proves that the node has the block
 	requests := []rpc.BatchElem{{Method: "eth_getLogs", Result: &logs, Args: []any{map[string]any{
 		"address":   token,
 		"topics":    []any{transferTopic, common.BytesToHash(from[:]), common.BytesToHash(to[:])},
@@ -185,12 +185,12 @@ func (c *Chain) transfers(ctx context.Context, op string, token, from, to common
 	}
 	found := make([]payment.Transfer, 0, len(logs))
 	for _, log := range logs {
-		transfer, is, err := log.transfer()
+		transfer, isTransfer, err := log.transfer()
 		if err != nil {
 			return nil, err
 		}
-		// The node may not have filtered, so that is done again.
-		if is && transfer.Token == token && transfer.From == from && transfer.To == to &&
+		// Some nodes do not filter, so it is done here again.
+		if isTransfer && transfer.Token == token && transfer.From == from && transfer.To == to &&
 			first <= transfer.BlockNumber && transfer.BlockNumber <= last {
 			found = append(found, transfer)
 		}

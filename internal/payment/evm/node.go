@@ -69,8 +69,8 @@ func refused(err error) bool {
 	return ok
 }
 
-// nodeError says which operation failed and why. It holds no secret: not in its
-// text, and not in the error that it unwraps to. The error of the rpc library is
+// nodeError says which operation failed and why. Neither its text nor the error that
+// it unwraps to holds a secret. The error of the rpc library is
 // dropped, because it holds URLs and whole answers.
 type nodeError struct {
 	op, text string
@@ -124,9 +124,9 @@ var (
 	minSecret = 6
 )
 
-// redact makes a text of the node or of a contract fit for a log: without the
-// secrets of the URL, without hex that is long enough to be a signature or a
-// signed transaction (a hash of 64 digits stays), on one line of bounded length.
+// redact makes a text of the node or of a contract safe for a log. It removes the
+// secrets of the URL and hex that is long enough to be a signature or a signed
+// transaction (a hash of 64 digits stays), and makes one line of bounded length.
 func (c *Chain) redact(text string) string {
 	text = c.secrets.Replace(text)
 	text = anyURL.ReplaceAllString(text, "[url]")
@@ -138,7 +138,7 @@ func (c *Chain) redact(text string) string {
 	return text
 }
 
-// newRedactor returns what replaces the parts of a URL that may be secret: user
+// newRedactor returns a Replacer for the parts of a URL that may be secret: user
 // and password, and the parts of path and query that are long enough for a key.
 func newRedactor(rpcURL string) *strings.Replacer {
 	location, err := url.Parse(rpcURL)

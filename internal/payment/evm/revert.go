@@ -13,7 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// fault is an error that settle can revert with, and what it means for the payer.
+// fault says what an error with which settle can revert means for the payer.
 type fault struct {
 	reason x402.Reason
 	detail func(p payment.Permit, chainID uint64) string
@@ -69,18 +69,18 @@ func amountDetail(p payment.Permit, _ uint64) string {
 	return fmt.Sprintf("the amount %s cannot be settled", p.Permitted.Amount)
 }
 
-// transferFailed is what Permit2 reverts with when the token reverts, whatever the
-// reason of the token is.
+// transferFailed is the text with which Permit2 reverts when the token reverts, for
+// any reason of the token.
 const transferFailed = "TRANSFER_FROM_FAILED"
 
 // maxTrail is how much older than our clock the newest block may be.
 const maxTrail = 2 * time.Minute
 
-// rejection returns what the revert data of a settle means for the payer. code
-// says that the owner has code. Such an owner can revert with any data, the
-// errors of Permit2 and the proxy included. PaymentTooEarly is the one error for
-// which a payment waits instead of failing, so it is not believed of an owner with
-// code once validAfter has passed.
+// rejection returns what the revert data of a settle means for the payer. code says
+// that the owner has code. Such an owner can revert with any data, also with the
+// errors of Permit2 and the proxy. PaymentTooEarly is the only error for which a
+// payment waits instead of failing. So that an owner with code cannot keep its payment
+// waiting, this error of such an owner is ignored once validAfter has passed.
 func (c *Chain) rejection(data []byte, p payment.Permit, code bool) *payment.Rejection {
 	if len(data) >= 4 {
 		fault, known := faults[[4]byte(data)]

@@ -15,15 +15,15 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// standingPlan is everything that Standing asks in one round trip, and where the
-// result of each call is.
+// standingPlan has everything that Standing asks in its first round trip, and the
+// position of each result.
 type standingPlan struct {
 	calls     []call
 	extra     []rpc.BatchElem // beside the calls: the newest block, and the code of each owner
 	proxy     int
 	reads     []permitReads // one for each permit
 	settles   []settleCalls // one for each permit
-	approvals int           // where the approvals begin; they are for the first permits
+	approvals int           // position of the first approval's result; the i-th is for the i-th permit
 
 	block hexutil.Uint64 // the newest block of the node that answers
 	codes map[common.Address]*hexutil.Bytes
@@ -33,7 +33,7 @@ type permitReads struct{ balance, allowance, bitmap int }
 
 func (c *Chain) planStanding(permits []payment.Permit, approvals []payment.Approval) *standingPlan {
 	plan := &standingPlan{reads: make([]permitReads, len(permits)), codes: make(map[common.Address]*hexutil.Bytes)}
-	var once reads
+	var once reads // balances and nonces that several permits need are read once
 	plan.proxy = once.add(x402.ExactProxy, pack("PERMIT2"))
 	for i, p := range permits {
 		plan.reads[i] = permitReads{
@@ -57,19 +57,21 @@ func (c *Chain) planStanding(permits []payment.Permit, approvals []payment.Appro
 	return plan
 }
 
-// Standing says how each permit stands at the newest block, and whether settling
-// all of them in this order would work for it. It asks the owners of the first
-// permits about their approvals. It needs one round trip, and sometimes a second.
+// Standing implements payment.Standings. In one round trip it reads nonce, balance,
+// allowance and code, asks the owners about the approvals, and simulates that all
+// permits settle in the given order. It fails a permit
 //
-// Why a permit would fail is found in this order: its nonce is spent, or its
-// owner's balance or allowance is too low after what the permits before it take;
-// only then what the simulated settle reverted with. Where the settles were
-// simulated together, such a revert is not believed at once, because an owner
-// with code can burn the gas of the permits behind it: the settle is simulated
-// again in a call of its own, in the second round trip.
+//  1. if its settle works but does not bring the recipient exactly the amount. Only a
+//     simulation by Multicall3 can check this;
+//  2. if its settle reverts and its nonce is spent, or its owner's balance or allowance
+//     is too low after what the permits before it take;
+//  3. if its settle reverts for another reason. After a simulation by Multicall3 this
+//     may be wrong, because an owner with code can burn the gas of the permits after
+//     it. So a second round trip simulates each of these settles in a call of its own,
+//     and only that result counts.
 //
-// A settle that works has to bring the recipient exactly the amount. This can be
-// checked only where Multicall3 makes the calls in order.
+// Without Multicall3 each settle is simulated at the same state, so an obstacle
+// fails a permit also if its settle works.
 func (c *Chain) Standing(ctx context.Context, permits []payment.Permit,
 	approvals ...payment.Approval) ([]payment.Standing, error) {
 	if len(permits) == 0 {
@@ -81,8 +83,8 @@ func (c *Chain) Standing(ctx context.Context, permits []payment.Permit,
 	if err != nil {
 		return nil, err
 	}
-	// A call of an address without code succeeds, so the settles do not show that
-	// the proxy is there.
+	// A call of an address without code succeeds, so that the settles work does not prove
+	// that the proxy is there.
 	if err := checkProxy(results[plan.proxy]); err != nil {
 		return nil, c.fail(op, err)
 	}
@@ -155,7 +157,7 @@ func (plan *standingPlan) read(i int, p payment.Permit, results []callResult, in
 	return nil
 }
 
-// Spent says of each permit whether its nonce was spent as of a block.
+// Spent returns for each permit whether its nonce was spent as of a block.
 func (c *Chain) Spent(ctx context.Context, permits []payment.Permit, block uint64) ([]bool, error) {
 	if len(permits) == 0 {
 		return nil, nil
@@ -186,8 +188,8 @@ func packNonceBitmap(p payment.Permit) []byte {
 	return pack("nonceBitmap", p.From, new(big.Int).SetBytes(position[:]))
 }
 
-// checkProxy fails if the result of PERMIT2() does not show an x402 exact proxy
-// that moves money through our Permit2.
+// checkProxy fails unless the result of PERMIT2() shows that the x402 exact proxy is
+// there and moves money through the canonical Permit2.
 func checkProxy(result callResult) error {
 	word, err := result.word()
 	if err != nil {
@@ -200,8 +202,8 @@ func checkProxy(result callResult) error {
 	return nil
 }
 
-// earlierPermits is what the permits before one take from their owners: amounts
-// and nonces.
+// earlierPermits sums up what the permits before the next one take from their owners:
+// amounts and nonces.
 type earlierPermits struct {
 	taken map[account]*big.Int
 	spent map[nonce]bool
@@ -245,7 +247,7 @@ func (e earlierPermits) obstacle(p payment.Permit, s payment.Standing) *payment.
 	case s.Balance.Big().Cmp(need) < 0:
 		return &payment.Rejection{Reason: x402.ReasonInsufficientBalance, Detail: fmt.Sprintf(
 			"%s holds %s of token %s and needs %s%s, in atomic units", hexOf(p.From), s.Balance, token, need, earlier)}
-	// Tokens do not lower an allowance without limit.
+	// Tokens do not lower an allowance of 2²⁵⁶ - 1, so earlier permits take nothing of it.
 	case s.Allowance.Big().Cmp(need) < 0 && s.Allowance.Big().Cmp(math.MaxBig256) != 0:
 		return &payment.Rejection{Reason: x402.ReasonAllowanceRequired, Detail: fmt.Sprintf(
 			"%s lets Permit2 move %s of token %s and needs %s%s, in atomic units; approve Permit2 (%s) as a "+

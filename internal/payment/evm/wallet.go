@@ -79,11 +79,11 @@ func (w *Wallet) Nonce(ctx context.Context, block uint64) (uint64, error) {
 // settle one payment at the current fees.
 func (w *Wallet) Ready(ctx context.Context) error {
 	const op = "check the settlement wallet"
-	m, err := w.chain.market(ctx, op, w.address)
+	m, err := w.chain.readFees(ctx, op, w.address)
 	if err != nil {
 		return err
 	}
-	_, err = w.price(op, m, w.gas(1), nil)
+	_, err = w.affordableFees(op, m, w.gas(1), nil)
 	return err
 }
 
@@ -95,14 +95,15 @@ func (w *Wallet) gas(n int) uint64 {
 	return GasBase + uint64(n)*w.chain.cfg.GasPerSettle
 }
 
-// price returns the fees to offer, if the wallet can pay a transaction at these.
-func (w *Wallet) price(op string, m market, gas uint64, replaces *payment.Tx) (offer, error) {
-	o, err := m.offer(w.chain.cfg.MaxFee, replaces)
+// affordableFees returns the fees of a transaction. It fails if the wallet cannot pay
+// for the transaction at these fees.
+func (w *Wallet) affordableFees(op string, m feeData, gas uint64, replaces *payment.Tx) (fees, error) {
+	o, err := m.fees(w.chain.cfg.MaxFee, replaces)
 	if err != nil {
-		return offer{}, w.chain.fail(op, err)
+		return fees{}, w.chain.fail(op, err)
 	}
 	if cost := new(big.Int).Mul(o.cap, new(big.Int).SetUint64(gas)); m.balance.Cmp(cost) < 0 {
-		return offer{}, w.chain.fail(op, fmt.Errorf("%w: %s holds %s wei, a transaction may cost %s",
+		return fees{}, w.chain.fail(op, fmt.Errorf("%w: %s holds %s wei, a transaction may cost %s",
 			ErrWalletEmpty, hexOf(w.address), m.balance, cost))
 	}
 	return o, nil
@@ -110,9 +111,10 @@ func (w *Wallet) price(op string, m market, gas uint64, replaces *payment.Tx) (o
 
 // Sign returns a transaction that settles the permits: a call of the proxy for
 // one, a call of Multicall3 for several, in which each settle may fail without the
-// others. The gas limit is GasBase, and GasPerSettle for each permit. A node's
-// estimate cannot be used: it is too low if settles that fail for lack of gas do
-// not fail the transaction. Without permits the wallet sends nothing to itself.
+// others. The gas limit is GasBase, and GasPerSettle for each permit. It cannot use a
+// node's estimate: a settle that fails for lack of gas does not fail the transaction,
+// so the estimate is too low. Without permits the transaction is an empty one to the
+// wallet itself.
 //
 // It fails with ErrBatch, ErrFeeCeiling or ErrWalletEmpty, or because the node
 // does not answer.
@@ -124,7 +126,7 @@ func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint6
 		return payment.Tx{}, w.chain.fail(op, err)
 	}
 	gas := w.gas(len(permits))
-	m, err := w.chain.market(ctx, op, w.address)
+	m, err := w.chain.readFees(ctx, op, w.address)
 	if err != nil {
 		return payment.Tx{}, err
 	}
@@ -132,7 +134,7 @@ func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint6
 		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: it needs %d gas, a block has %d", ErrBatch, gas,
 			m.blockGas))
 	}
-	o, err := w.price(op, m, gas, replaces)
+	o, err := w.affordableFees(op, m, gas, replaces)
 	if err != nil {
 		return payment.Tx{}, err
 	}
@@ -169,7 +171,7 @@ func (w *Wallet) sign(op string, unsigned types.TxData) (payment.Tx, error) {
 	}, nil
 }
 
-// target returns the contract to call, and the call.
+// target returns the address to call, and the data of the call.
 func (w *Wallet) target(ctx context.Context, permits []payment.Permit) (common.Address, []byte, error) {
 	switch len(permits) {
 	case 0:
@@ -216,7 +218,7 @@ func (w *Wallet) Broadcast(ctx context.Context, tx payment.Tx) error {
 		return nil
 	case nil:
 		return w.chain.fail(op, err)
-	case ErrNonceTooLow: // a node also says this of a transaction that is mined
+	case ErrNonceTooLow: // a node also returns this if this very transaction is mined
 		receipts, lookup := w.chain.Receipts(ctx, []common.Hash{tx.Hash}, 0)
 		switch {
 		case lookup != nil:
@@ -232,9 +234,9 @@ func (w *Wallet) Broadcast(ctx context.Context, tx payment.Tx) error {
 
 var errKnown = errors.New("the node has the transaction already")
 
-// refusal returns which error the text of a node means that did not accept a
-// transaction, nil if none of these. JSON-RPC has no codes for them, and each kind
-// of node has its own texts.
+// refusal returns the error that the text of a node means which did not accept a
+// transaction, nil if it is none of these. JSON-RPC has no codes for them, and each
+// kind of node has its own texts.
 func refusal(text string) error {
 	text = strings.ToLower(text)
 	for _, kind := range []struct {
