@@ -11,7 +11,7 @@ import (
 // transaction that changes it. Its methods decide what changes. They read no
 // clock and no database, and return the rows to write as a Change.
 //
-// The states of a node, and what moves it from one to the next:
+// The states of a node, and the methods that change it:
 //
 //	          the nodes before it are done            Start
 //	waiting ───────────────────────────────▶ queued ──────────▶ running
@@ -57,8 +57,8 @@ func (c Change) Node(position int) Node {
 type NodeChange struct {
 	From, To Node
 	Log      *string // nil: the log stays
-	// TaskEnded says that the run's task is over: if the agent reports a result
-	// for it later, nothing waits for it.
+	// TaskEnded says that the task of the run is over: no run waits for a result that
+	// the agent reports for it later.
 	TaskEnded bool
 }
 
@@ -91,7 +91,7 @@ var (
 	ErrEnded = errors.New("work: it has ended")
 )
 
-// Predecessors returns the steps that the node at a position needs the results of.
+// Predecessors returns the steps whose results the node at a position needs.
 func (g Graph) Predecessors(position int) (before []Node) {
 	for _, name := range g.Nodes[position].After {
 		i := slices.IndexFunc(g.Nodes, func(node Node) bool { return node.ID == name && node.Kind == NodeAgent })
@@ -113,8 +113,8 @@ func (g Graph) hasInputFor(node Node) bool {
 	return node.Kind == NodeAgent && g.Inputs > node.InputsGiven
 }
 
-// advance completes the change of one node by everything that follows from it:
-// other nodes that can run now, and the state of the job or oracle.
+// advance returns the change of one node together with everything that follows from
+// it: the nodes that can run now, and the new state of the job or oracle.
 func (g Graph) advance(first NodeChange, delivery *boxoffice.Delivery, now boxoffice.Timestamp) Change {
 	nodes := slices.Clone(g.Nodes)
 	nodes[first.To.Position] = first.To

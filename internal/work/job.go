@@ -9,17 +9,17 @@ import (
 	"boxoffice"
 )
 
-// jobStep is what follows from the states of the nodes of a job.
-type jobStep struct {
+// jobAdvance is what follows from the states of the nodes of a job.
+type jobAdvance struct {
 	queue         []int // positions of the nodes to be queued now
-	redeliver     bool  // the delivery waits again, because a step has to run again before it
-	completed     bool  // every step is done and delivered
+	redeliver     bool  // a step has to run again, and the delivery waits for it
+	completed     bool  // every step and the delivery are done
 	blockedReason string
 }
 
-// advanceJob decides what comes next for a job with the given nodes, the last of
-// which is its delivery, and with so many inputs from the requester.
-func advanceJob(nodes []Node, inputs int) (next jobStep) {
+// advanceJob decides what comes next for a job. The last of the nodes is its delivery;
+// inputs is how many inputs the requester has given.
+func advanceJob(nodes []Node, inputs int) (next jobAdvance) {
 	steps, delivery := nodes[:len(nodes)-1], nodes[len(nodes)-1]
 	done, given := map[string]bool{}, 0
 	for _, node := range steps {

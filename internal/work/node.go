@@ -7,7 +7,7 @@ import (
 	"boxoffice"
 )
 
-// NodeKind says what running a node means.
+// NodeKind says what a run of a node does.
 type NodeKind string
 
 // The kinds of nodes.
@@ -48,7 +48,7 @@ type Node struct {
 	EndingUntil  *boxoffice.Timestamp
 }
 
-// Label is the name by which agents know the node. Members of a panel are numbered.
+// Label is the name of the node in the tasks of agents. Members of a panel are numbered.
 func (n Node) Label() string {
 	if n.Kind == NodeMember {
 		return fmt.Sprintf("%s-%d", n.ID, n.Position+1)
@@ -90,7 +90,7 @@ func NewMember(oracle boxoffice.UUID, position int, now boxoffice.Timestamp) Nod
 	}.queued(now)
 }
 
-// queued returns the node as one that begins anew and may run at once.
+// queued returns the node queued to run at once, with its failures forgotten.
 func (n Node) queued(now boxoffice.Timestamp) Node {
 	n.State, n.DueAt = boxoffice.NodeQueued, &now
 	n.Failures, n.WorkersLost, n.Reason = 0, 0, ""
@@ -104,7 +104,7 @@ type Run struct {
 	Attempt  int            `json:"attempt"` // from 1
 }
 
-// Assignment is everything that a worker needs to know for a run.
+// Assignment has everything that a worker needs for a run.
 type Assignment struct {
 	Run
 	Node         Node
@@ -133,14 +133,14 @@ const (
 	WorkerLost    Outcome = "worker lost"
 )
 
-// Result is the outcome of a run and what came of it.
+// Result is how a run ended and what it produced.
 type Result struct {
 	Outcome    Outcome
 	Summary    string              // done
 	Choice     string              // done: of a member
 	Delivery   *boxoffice.Delivery // done: of a delivery
 	Reason     string              // retry, blocked or failed: the requester reads it
-	OurFault   bool                // retry: this service failed, not the agent and not the requester's side
+	OurFault   bool                // retry: the cause is this service, neither the agent nor the requester's side
 	RetryAfter time.Duration       // retry: the next attempt starts no sooner
 	Log        string              // the end of what the agent wrote to standard error
 }

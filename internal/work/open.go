@@ -18,8 +18,8 @@ func OpenJob(ctx context.Context, tx Tx, owner Owner, template, objective string
 	return Opened{Kind: KindJob, ID: job.ID}, tx.InsertJob(ctx, job)
 }
 
-// ContinueJob gives an input to a job. A job that is blocked resumes. A job that
-// is completed stays as it is: the next version of its project is opened as a new job.
+// ContinueJob gives an input to a job. A job that is blocked is queued again. A job that
+// is completed stays as it is: a new job is opened for the next version of its project.
 func ContinueJob(ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, text string, now boxoffice.Timestamp) (Opened, error) {
 	input := Input{OrderID: owner.OrderID, Text: text, At: now}
 	err := tx.Change(ctx, id, func(g Graph) (Change, error) { return g.GiveInput(input) })
@@ -48,8 +48,8 @@ func OpenOracle(ctx context.Context, tx Tx, owner Owner, oracle boxoffice.Oracle
 	return Opened{Kind: KindOracle, ID: oracle.ID}, tx.InsertOracle(ctx, Oracle{Oracle: oracle, Owner: owner, Panel: panel})
 }
 
-// OpenWorkflow queues a workflow and the job that carries it, whose template is
-// shape:chain or shape:dag.
+// OpenWorkflow saves a workflow and queues its job, whose steps are the workflow's
+// nodes and whose template is shape:chain or shape:dag.
 func OpenWorkflow(ctx context.Context, tx Tx, owner Owner, objective, shape string, nodes []boxoffice.WorkflowNode, now boxoffice.Timestamp) (Opened, error) {
 	job := newJob(owner, "shape:"+shape, objective, now)
 	job.Brief.Nodes = nodes
@@ -97,8 +97,8 @@ func TopUpSchedule(ctx context.Context, tx Tx, id boxoffice.UUID, runs int64, no
 	})
 }
 
-// RunSchedule takes the due run of a schedule and saves what open opens for it.
-// It returns ErrStale if no run is due.
+// RunSchedule takes the due scheduled run of a schedule, and saves it with the job or
+// oracle that open opens. It returns ErrStale if none is due.
 func RunSchedule(ctx context.Context, tx Tx, id boxoffice.UUID, now boxoffice.Timestamp, open func(Schedule) (Opened, error)) error {
 	var schedule Schedule
 	var run boxoffice.ScheduledRun
@@ -133,10 +133,10 @@ type Updater interface {
 // Canceller cancels work for the operator.
 type Canceller struct{ Store Updater }
 
-// Cancel ends what is queued or runs for a job, the job of a workflow, or an
-// oracle, or stops a schedule. Results of their workers do not count any more.
-// Work that is blocked or stopped stays as it is. It returns ErrNotFound, or
-// ErrEnded for what is completed or has no runs left, with the State of that.
+// Cancel fails the queued and running nodes of a job, of the job of a workflow, or of
+// an oracle, or it stops a schedule. Results of the cancelled runs are dropped. Work
+// that is blocked or stopped stays as it is. Cancel returns ErrNotFound, or, together
+// with the State, ErrEnded for work that is completed or has no scheduled runs left.
 func (c Canceller) Cancel(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp) (cancelled Cancelled, err error) {
 	err = c.Store.Update(ctx, "cancel", func(tx Tx) error {
 		found, err := tx.Find(ctx, id)

@@ -7,8 +7,8 @@ import (
 	"boxoffice"
 )
 
-// Start gives the queued node at a position to holder, which has to renew the
-// run before until. It returns ErrStale if the node is not queued or not due,
+// Start starts a run of the queued node at a position. The run belongs to holder, which
+// has to renew it before until. It returns ErrStale if the node is not queued or not due,
 // and ErrEnding if the agent of a cancelled run may still use the workspace.
 func (g Graph) Start(position int, holder string, until, now boxoffice.Timestamp) (Change, error) {
 	node := g.Nodes[position]
@@ -30,8 +30,8 @@ func (g Graph) Start(position int, holder string, until, now boxoffice.Timestamp
 	return change, nil
 }
 
-// Finish saves the result of a run and all that follows from it. It returns
-// ErrStale if the run is not holder's any more.
+// Finish ends a run with a result. The change includes everything that follows from
+// it. It returns ErrStale if the run does not belong to holder any more.
 func (g Graph) Finish(run Run, holder string, result Result, retries Retries, now boxoffice.Timestamp) (Change, error) {
 	node, running := g.running(run)
 	if !running || node.Holder != holder {
@@ -40,8 +40,9 @@ func (g Graph) Finish(run Run, holder string, result Result, retries Retries, no
 	return g.finish(node, result, retries, now), nil
 }
 
-// Expire takes a run from a holder that did not renew it. It returns ErrStale if
-// the run has ended or was renewed.
+// Expire ends a run that its holder did not renew, and queues the node again, or fails
+// it if it has lost too many workers. It returns ErrStale if the run has ended or was
+// renewed.
 func (g Graph) Expire(run Run, now boxoffice.Timestamp) (Change, error) {
 	node, running := g.running(run)
 	if !running || *node.HeldUntil >= now {
@@ -50,6 +51,7 @@ func (g Graph) Expire(run Run, now boxoffice.Timestamp) (Change, error) {
 	return g.finish(node, Result{Outcome: WorkerLost}, Retries{}, now), nil
 }
 
+// running returns the node of a run, and whether it still runs as that attempt.
 func (g Graph) running(run Run) (Node, bool) {
 	if run.Position >= len(g.Nodes) {
 		return Node{}, false
@@ -58,11 +60,12 @@ func (g Graph) running(run Run) (Node, bool) {
 	return node, node.State == boxoffice.NodeRunning && node.Attempts == run.Attempt
 }
 
-// maxWorkersLost is how many workers one node may cost. A lost worker is no
-// failure of the agent, since a machine may have gone down. But a node that
-// kills its worker every time, for example by its use of memory, has to end.
+// maxWorkersLost is how many lost workers fail a node. A lost worker is not counted as
+// a failure of the agent, because a machine may have gone down. But a node whose agent
+// brings down its worker every time, for example by its use of memory, has to end.
 const maxWorkersLost = 5
 
+// finish decides what a result means for a node, and for the work.
 func (g Graph) finish(node Node, result Result, retries Retries, now boxoffice.Timestamp) Change {
 	ended := node
 	ended.Holder, ended.HeldUntil, ended.EndedAt = "", nil, &now
@@ -103,14 +106,15 @@ func (g Graph) finish(node Node, result Result, retries Retries, now boxoffice.T
 		ended.DueAt = &due
 	}
 	first := NodeChange{From: node, To: ended, Log: &result.Log}
-	// The next run of a worker that stopped or was lost repeats the same task,
-	// and takes a result that the agent reports for it later.
+	// If a worker stopped or was lost, the next run repeats the same task, and uses a
+	// result that the agent of the earlier run still reports.
 	first.TaskEnded = outcome != WorkerStopped && outcome != WorkerLost
 	return g.advance(first, result.Delivery, now)
 }
 
-// RunEnded removes the mark of a cancelled run of holder after its agent has
-// ended: other runs of the job may use the workspace.
+// RunEnded says that the agent of a cancelled run of holder has ended: from now on
+// other runs of the job may use the workspace. It changes nothing if no cancelled run
+// of holder is marked.
 func (g Graph) RunEnded(run Run, holder string) (Change, error) {
 	if run.Position >= len(g.Nodes) || g.Nodes[run.Position].EndingHolder != holder {
 		return Change{}, nil
@@ -121,8 +125,8 @@ func (g Graph) RunEnded(run Run, holder string) (Change, error) {
 	return Change{Nodes: []NodeChange{{From: node, To: ended}}}, nil
 }
 
-// GiveInput gives a job an input that its requester paid for. Its nodes that are
-// blocked or have failed are queued again. It returns ErrEnded if the job is
+// GiveInput gives a job an input that its requester paid for, and queues again its
+// nodes that are blocked or have failed. It returns ErrEnded if the job is
 // completed.
 func (g Graph) GiveInput(input Input) (Change, error) {
 	if g.State == boxoffice.JobCompleted {

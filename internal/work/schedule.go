@@ -6,9 +6,9 @@ import (
 	"boxoffice"
 )
 
-// TakeRun takes the run of a schedule that is due: it returns the schedule with
-// one run less and the next time on its grid, and the run's number and due time.
-// It returns ErrStale if no run is due.
+// TakeRun takes the scheduled run that is due. It returns the schedule with one run
+// less and with the time of the next, and the scheduled run with its number and due
+// time. It returns ErrStale if none is due.
 func (s Schedule) TakeRun(now boxoffice.Timestamp) (Schedule, boxoffice.ScheduledRun, error) {
 	if s.State != boxoffice.ScheduleActive || *s.NextRunAt > now {
 		return s, boxoffice.ScheduledRun{}, ErrStale
@@ -23,7 +23,8 @@ func (s Schedule) TakeRun(now boxoffice.Timestamp) (Schedule, boxoffice.Schedule
 	return s, run, nil
 }
 
-// Stop stops a schedule, which keeps its runs. It returns ErrEnded if no runs are left.
+// Stop stops a schedule. Its runs that are left stay bought. It returns ErrEnded if
+// none is left.
 func (s Schedule) Stop(now boxoffice.Timestamp) (Schedule, error) {
 	switch s.State {
 	case boxoffice.ScheduleEnded:
@@ -35,9 +36,9 @@ func (s Schedule) Stop(now boxoffice.Timestamp) (Schedule, error) {
 	return s, nil
 }
 
-// AddRuns adds bought runs to a schedule. One that has ended or was stopped
-// becomes active: its next run is one interval after now, and no sooner than the
-// run before which it was stopped.
+// AddRuns adds bought runs to a schedule. If the schedule has ended or was stopped it
+// becomes active again. Then its next run is due one interval after now, but not
+// before the time at which it was due when the schedule was stopped.
 func (s Schedule) AddRuns(runs int64, now boxoffice.Timestamp) Schedule {
 	if s.State != boxoffice.ScheduleActive {
 		next := now + interval(s.IntervalMinutes)
@@ -52,9 +53,9 @@ func (s Schedule) AddRuns(runs int64, now boxoffice.Timestamp) Schedule {
 	return s
 }
 
-// NextRun returns the time of the run after the one that was due, which is on
-// the same grid. A schedule that skips missed runs goes to the first time after
-// now; one that catches up goes to the very next.
+// NextRun returns when the next run is due: a whole number of intervals after the one
+// that was due. A schedule that skips missed runs takes the first such time after now;
+// one that catches up takes the very next, also if it has passed.
 func NextRun(due, now boxoffice.Timestamp, intervalMinutes int64, missed string) boxoffice.Timestamp {
 	step := interval(intervalMinutes)
 	next := due + step

@@ -1,7 +1,11 @@
 // Package work holds what admitted actions create: jobs, oracles, workflows and
-// schedules. It decides everything that happens to them: a store reads rows,
-// calls the methods of Graph and Schedule, and writes what they return. It does
-// not know who paid for the work or how.
+// schedules. It decides every change of them: a store reads rows, calls the methods
+// of Graph and Schedule, and writes what they return. It does not know how the work
+// was paid for.
+//
+// A job has steps and a delivery, an oracle has the members of a panel. All of these
+// are nodes. A run is one attempt to carry out a node. A scheduled run is one
+// repetition of what a schedule bought: it opens a job or an oracle.
 package work
 
 import (
@@ -25,7 +29,7 @@ const (
 type Opened struct {
 	Kind  string
 	ID    boxoffice.UUID
-	JobID boxoffice.UUID // of a workflow: the job that carries it
+	JobID boxoffice.UUID // of a workflow: the job whose nodes are its steps
 }
 
 // Owner says whose work it is.
@@ -35,7 +39,7 @@ type Owner struct {
 	OrderID   boxoffice.UUID // the order whose admission opened it
 }
 
-// Document is a named text that an agent is given beside the objective.
+// Document is a named text that an agent gets beside the objective.
 type Document struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -46,10 +50,10 @@ type Job struct {
 	boxoffice.Job
 	Owner
 	Brief Brief
-	Steps []Node // its steps and its delivery; set when the job is opened
+	Steps []Node // the nodes of a new job: its steps, then its delivery; set only when it is opened
 }
 
-// Brief is what the agent of a job is given beside template and objective.
+// Brief is what the agent of a job gets beside template and objective.
 type Brief struct {
 	Context  []Document               `json:"context,omitempty"`
 	RepoURL  string                   `json:"repoUrl,omitempty"` // deliver there
@@ -81,7 +85,8 @@ type Schedule struct {
 	StoppedBefore *boxoffice.Timestamp // of a stopped schedule: when its next run was due
 }
 
-// Due is a schedule that has a run due. The zero value sorts before all others.
+// Due is a schedule that has a scheduled run due. The zero value sorts before all
+// others.
 type Due struct {
 	At boxoffice.Timestamp
 	ID boxoffice.UUID
@@ -107,11 +112,10 @@ type Inserter interface {
 
 // Changer changes work that exists. Each method returns ErrNotFound if there is none.
 type Changer interface {
-	// Find returns the kind of some work. For a workflow it returns the job that
-	// carries the workflow.
+	// Find returns the kind of some work. For a workflow it returns the workflow's job.
 	Find(ctx context.Context, id boxoffice.UUID) (Opened, error)
-	// Change reads a job or an oracle with its nodes, so that nothing else changes
-	// them until the transaction ends, and writes what decide returns.
+	// Change reads a job or an oracle with its nodes and writes what decide returns.
+	// Nothing else changes these rows until the transaction ends.
 	Change(ctx context.Context, id boxoffice.UUID, decide func(Graph) (Change, error)) error
 	// ChangeSchedule reads a schedule in the same way and writes what decide returns.
 	ChangeSchedule(ctx context.Context, id boxoffice.UUID, decide func(Schedule) (Schedule, error)) error
