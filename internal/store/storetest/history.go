@@ -147,6 +147,23 @@ var historyTests = map[string]func(*testing.T, Store){
 		fatal(t, settle(t.Context(), store, &slot.ID, decisions{settledBy(settled, ours)}, now))
 	},
 
+	// A decision about an intent in one slot does not count once another slot carries
+	// the intent, even if the first slot is open again.
+	"DecidedInAnotherSlot": func(t *testing.T, store Store) {
+		record, intent := begin(t, store, alice, 1)
+		first, second := carrying(1, intent), carrying(2, intent)
+		fatal(t, openSlot(t.Context(), store, first))
+		inFirst := sent(intent, first)
+		fatal(t, settle(t.Context(), store, &first.ID, decisions{released(inFirst)}, now))
+		fatal(t, openSlot(t.Context(), store, second))
+		fatal(t, store.ReopenSlots(t.Context(), chainID, sender, 1, nil))
+		for _, stale := range []payment.Decision{released(inFirst), failed(inFirst, true), settledBy(inFirst, transfer(1))} {
+			wantError(t, settle(t.Context(), store, &first.ID, decisions{stale}, now), payment.ErrStale)
+		}
+		_, last := status(t, store, record)
+		same(t, *last, sent(intent, second))
+	},
+
 	"Carried": func(t *testing.T, store Store) {
 		_, first := begin(t, store, alice, 1)
 		_, second := begin(t, store, alice, 2)

@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"boxoffice"
+	"boxoffice/internal/facilitator"
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/work"
@@ -25,7 +26,7 @@ type model struct {
 	orders   map[boxoffice.UUID]order.Record   // without Payment
 	last     map[boxoffice.UUID]boxoffice.UUID // the last intent of an order
 	intents  map[boxoffice.UUID]payment.Intent
-	permits  map[string]boxoffice.UUID // the order of a nonce
+	permits  map[string]boxoffice.UUID // the order or the submission of a nonce
 	slots    map[boxoffice.UUID]modelSlot
 	credited map[modelLog]bool // the Transfer logs of settled intents
 }
@@ -85,6 +86,22 @@ func (m *model) begin(intent payment.Intent, replaces *boxoffice.UUID) error {
 	record.Status = boxoffice.PaymentPending
 	m.orders[record.ID], m.last[record.ID], m.intents[intent.ID], m.permits[permit] = record, intent.ID, intent, record.ID
 	return nil
+}
+
+// submit saves a submission. It returns the saved one with the same nonce.
+func (m *model) submit(intent payment.Intent) (payment.Intent, error) {
+	permit := fmt.Sprint(intent.Permit.From, intent.Permit.Nonce)
+	holder, taken := m.permits[permit]
+	if !taken {
+		m.intents[intent.ID], m.permits[permit] = intent, intent.SubmissionID
+		return intent, nil
+	}
+	for _, earlier := range m.intents {
+		if earlier.SubmissionID == holder {
+			return earlier, nil
+		}
+	}
+	return payment.Intent{}, facilitator.ErrPermitTaken
 }
 
 func (m *model) openSlot(slot payment.Slot) error {
@@ -205,7 +222,7 @@ func mistaken(slotID *boxoffice.UUID, decision payment.Decision) bool {
 // otherAlive reports whether the order of an intent has another that is not failed.
 func (m *model) otherAlive(intent payment.Intent) bool {
 	for _, other := range m.intents {
-		if other.OrderID == intent.OrderID && other.ID != intent.ID && other.State != payment.Failed {
+		if intent.OrderID != "" && other.OrderID == intent.OrderID && other.ID != intent.ID && other.State != payment.Failed {
 			return true
 		}
 	}
@@ -213,9 +230,9 @@ func (m *model) otherAlive(intent payment.Intent) bool {
 }
 
 // move changes the status of an intent's order, unless the order was paid before a
-// reorganisation.
+// reorganisation. A submission has no order.
 func (m *model) move(intent payment.Intent, undone bool, to boxoffice.State, paidAt *boxoffice.Timestamp) error {
-	if undone {
+	if undone || intent.OrderID == "" {
 		return nil
 	}
 	if m.last[intent.OrderID] != intent.ID {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"boxoffice"
+	"boxoffice/internal/facilitator"
 	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/work"
@@ -25,7 +26,7 @@ func testModel(t *testing.T, store Store) {
 		p := &player{T: rt, t: t, store: store, model: newModel()}
 		p.create(rt)
 		rt.Repeat(map[string]func(*rapid.T){
-			"create": p.create, "begin": p.begin, "open slot": p.openSlot, "add tx": p.addTx,
+			"create": p.create, "begin": p.begin, "submit": p.submit, "open slot": p.openSlot, "add tx": p.addTx,
 			"settle": p.settle, "reopen": p.reopen, "admit": p.admit, "": p.compareNowAndThen,
 		})
 		p.compare()
@@ -60,7 +61,7 @@ func agree(got, want error) bool {
 		return got == want
 	}
 	outcome := errMistake
-	for _, err := range []error{payment.ErrStale, payment.ErrCredited, order.ErrPermitTaken} {
+	for _, err := range []error{payment.ErrStale, payment.ErrCredited, order.ErrPermitTaken, facilitator.ErrPermitTaken} {
 		if errors.Is(got, err) {
 			outcome = err
 		}
@@ -111,6 +112,19 @@ func (p *player) begin(*rapid.T) {
 	p.try(beginPayment(p.Context(), p.store, intent, replaces), func(m *model) error { return m.begin(intent, replaces) })
 }
 
+func (p *player) submit(*rapid.T) {
+	intent := submission(p.t, rapid.Uint64Range(0, 4).Draw(p.T, "permit nonce"))
+	intent.ChainID, intent.SubmittedAt = p.model.chain, p.now()
+	saved, err := p.store.Submit(p.Context(), intent)
+	p.try(err, func(m *model) error {
+		want, err := m.submit(intent)
+		if err == nil {
+			p.same("submission", saved, want, nil)
+		}
+		return err
+	})
+}
+
 func (p *player) openSlot(*rapid.T) {
 	slot := carrying(rapid.Uint64Range(0, 9).Draw(p.T, "wallet nonce"))
 	slot.ChainID, slot.OpenedAt, slot.Txs = p.model.chain, p.now(), []payment.Tx{signed(p.unlike())}
@@ -126,11 +140,15 @@ func (p *player) openSlot(*rapid.T) {
 	p.try(openSlot(p.Context(), p.store, slot), func(m *model) error { return m.openSlot(slot) })
 }
 
-// read returns an intent as it is, or sometimes as it was when it was saved.
+// read returns an intent as it is, or sometimes as it was when it was saved, or as
+// if another slot carried it.
 func (p *player) read(id boxoffice.UUID) payment.Intent {
 	intent := p.model.intents[id]
-	if rapid.IntRange(0, 7).Draw(p.T, "stale") == 0 {
+	switch stale := rapid.IntRange(0, 7).Draw(p.T, "stale"); {
+	case stale == 0:
 		intent.Progress = payment.Progress{State: payment.Waiting}
+	case stale == 1 && intent.State == payment.Sent:
+		intent.SlotID = pointer(pick(p, "another slot", p.model.slots))
 	}
 	return intent
 }
@@ -241,7 +259,7 @@ func (p *player) compare() {
 	p.same("waiting", waiting, p.model.choose(func(i payment.Intent) bool { return i.State == payment.Waiting }), err)
 	unresolved, err := p.store.Unresolved(p.Context(), p.model.chain, 100)
 	p.same("unresolved", unresolved, p.model.choose(func(i payment.Intent) bool {
-		return i.State == payment.Failed && !i.Final && p.model.last[i.OrderID] == i.ID
+		return i.State == payment.Failed && !i.Final && (i.OrderID == "" || p.model.last[i.OrderID] == i.ID)
 	}), err)
 	settled, err := p.store.Settled(p.Context(), p.model.chain, 0, 100)
 	slices.SortFunc(settled, func(a, b payment.Intent) int {
