@@ -118,6 +118,37 @@ func (w *world) settleHere(payment.Permit) {
 
 func (w *world) settleElsewhere(p payment.Permit) { w.settleAs(devchain.PayerKey(), p) }
 
+// A failure becomes final only when the block that killed the permit is buried.
+// Before that a reorganisation can bring the permit back, and a second payment of
+// the order, which a final failure allows, could settle beside it.
+func TestFinalWhenBuried(t *testing.T) {
+	for name, kill := range map[string]func(w *world){
+		"nonce spent": func(w *world) { w.invalidate(1, 1<<1) },
+		"permit expired": func(w *world) {
+			w.advance(time.Hour)
+			w.mine()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			intent := w.pay(1, 1)
+			kill(w)
+			w.round()
+			for range w.config.ReorgDepth {
+				if got := w.read(intent.OrderID).Payment; got.State != payment.Failed || got.Final {
+					t.Fatalf("the payment is %s, final: %t", got.State, got.Final)
+				}
+				w.mine()
+				w.advance(16 * time.Second)
+				w.round()
+			}
+			if !w.read(intent.OrderID).Payment.Final {
+				t.Error("the failure is not final")
+			}
+		})
+	}
+}
+
 var seeds = flag.Uint64("chaos", 12, "how many seeds TestChaos runs")
 
 // Random payments, faults, blocks, reorganisations, hostile payers, settles by

@@ -103,6 +103,13 @@ func TestSchemaRefuses(t *testing.T) {
 			[]string{settle, pay},
 			`UPDATE orders SET paid_at = 2 WHERE id = ` + id1,
 		},
+		"a paid order with another payment": {
+			[]string{
+				fail, anotherIntent, settle + ` WHERE id = ` + id2,
+				`UPDATE orders SET intent_id = ` + id2 + ` WHERE id = ` + id1, pay,
+			},
+			`UPDATE orders SET intent_id = ` + id1 + ` WHERE id = ` + id1,
+		},
 		"an order admitted before it is paid": {nil, `UPDATE orders SET admitted_at = 1 WHERE id = ` + id1},
 		"an order admitted to nothing": {
 			[]string{settle, pay},

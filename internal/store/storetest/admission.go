@@ -8,6 +8,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/order"
+	"boxoffice/internal/payment"
 	"boxoffice/internal/work"
 )
 
@@ -27,6 +28,28 @@ var admissionTests = map[string]func(*testing.T, Store){
 		same(t, got.Status, boxoffice.Paid)
 		_, err = store.Job(t.Context(), alice, opened.JobID)
 		fatal(t, err)
+	},
+
+	// An order whose payment a reorganisation removed is still admitted: it is paid.
+	"AdmitUndone": func(t *testing.T, store Store) {
+		record, intent := begin(t, store, alice, 1)
+		settled := settledBy(intent, transfer(1))
+		fatal(t, settle(t.Context(), store, nil, decisions{settled}, now))
+		fatal(t, settle(t.Context(), store, nil, decisions{undo(after(settled))}, now))
+		unadmitted, err := store.Unadmitted(t.Context(), 10)
+		fatal(t, err)
+		if len(unadmitted) != 1 || unadmitted[0].ID != record.ID {
+			t.Fatalf("%d orders to admit", len(unadmitted))
+		}
+		opened := job(alice, record.ID)
+		result := work.Opened{Kind: work.KindJob, ID: opened.ID}
+		fatal(t, store.Admit(t.Context(), order.Admit(&unadmitted[0], now), func(tx work.Tx) (work.Opened, error) {
+			return result, tx.InsertJob(t.Context(), opened)
+		}))
+		got, err := store.Order(t.Context(), alice, record.ID)
+		fatal(t, err)
+		same(t, got.Admission, &order.Admission{AdmittedAt: now, Opened: result})
+		same(t, got.Payment.State, payment.Waiting)
 	},
 
 	"AdmitOnce": func(t *testing.T, store Store) {
