@@ -208,8 +208,8 @@ func (c *Client) signed(ctx context.Context, a *attempt) (signature, error) {
 func (c *Client) submit(ctx context.Context, a *attempt, payment SignedPayment) (boxoffice.Status, error) {
 	status, err := c.Submit(ctx, payment)
 	switch {
-	case unanswered(err):
-		return a.status(), &PendingError{a.status(), err}
+	case is[*PendingError](err):
+		return a.status(), &PendingError{a.status(), errors.Unwrap(err)}
 	case err == nil && status.Status.Pending():
 		return c.settle(ctx, a, payment)
 	case err == nil:
@@ -218,14 +218,6 @@ func (c *Client) submit(ctx context.Context, a *attempt, payment SignedPayment) 
 		err = errors.Join(err, c.failed(ctx, a.order.RequestKey, payment))
 	}
 	return a.status(), err
-}
-
-// unanswered reports that the service did not say what became of a request. A
-// 429 does not either: an earlier attempt of the same request may have arrived.
-func unanswered(err error) bool {
-	problem := problemOf(err)
-	return err != nil &&
-		(problem.Code == "" || problem.Code == boxoffice.RateLimited || problem.Code.Info().Status >= 500)
 }
 
 // problemOf returns the problem in an error, or an empty one.
@@ -248,7 +240,8 @@ func nonceRefused(err error) bool {
 // because of another one. Another process may have paid for the order: then this
 // call waits for it. If the service never took a payment for the order, another
 // order has the nonce, and the order is paid with a new nonce where that cannot
-// pay twice.
+// pay twice. A *PendingError says that the service may have taken the payment at an
+// earlier attempt: then nothing else is signed.
 func (c *Client) afterConflict(
 	ctx context.Context,
 	a *attempt,
@@ -261,6 +254,8 @@ func (c *Client) afterConflict(
 		return a.status(), err
 	case status.Status.Pending() || status.Status == boxoffice.Admitted:
 		return c.settle(ctx, a, SignedPayment{})
+	case is[*PendingError](err):
+		return a.status(), err
 	case status.Status == boxoffice.Quoted:
 		other, replaceErr := c.replace(ctx, a, refused)
 		if replaceErr != nil {

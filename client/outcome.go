@@ -24,8 +24,9 @@ const (
 	NotSigned
 	// NotPaid: the payment was rejected or failed, or the quote expired unpaid.
 	NotPaid
-	// Unknown: a payment was sent, and its outcome is not known yet. Call again with
-	// the same request key.
+	// Unknown: a payment was sent, and its outcome is not known: it is pending, an
+	// answer was lost, or something between client and service answered instead. Call
+	// again with the same request key.
 	Unknown
 	// Unavailable: the service or the chain did not answer, or answered 429 or 503.
 	// This call sent no payment.
@@ -139,7 +140,8 @@ func (e *PaymentError) Error() string {
 }
 
 // PendingError says that a payment was sent and that its outcome is not known
-// yet: ctx ended while the order was pending, or the service did not answer.
+// yet: ctx ended while the order was pending, or the service did not answer each
+// request with the payment.
 // Waiting again, or buying again with the same request key, continues.
 type PendingError struct {
 	Status boxoffice.Status // as last read, which may be from before the payment

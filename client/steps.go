@@ -101,7 +101,8 @@ func (c *Client) challenge(ctx context.Context, id boxoffice.UUID) (*offer, *box
 }
 
 // Submit sends a signed payment. Sending the same payment again answers what
-// became of it. The order may still be pending: see [Client.Wait].
+// became of it. The order may still be pending: see [Client.Wait]. The error is a
+// *PendingError if the service may have taken the payment.
 func (c *Client) Submit(ctx context.Context, payment SignedPayment) (boxoffice.Status, error) {
 	body, err := json.Marshal(boxoffice.Submission{QuoteSignature: payment.QuoteSignature})
 	if err != nil {
@@ -112,10 +113,22 @@ func (c *Client) Submit(ctx context.Context, payment SignedPayment) (boxoffice.S
 		payment: payment.Header,
 		accept:  []int{http.StatusAccepted},
 	})
-	if err != nil {
-		return boxoffice.Status{}, err
+	pending := got.unsure || unanswered(err)
+	var status boxoffice.Status
+	if err == nil {
+		status, err = read[boxoffice.Status](got)
+		pending = err != nil
 	}
-	return read[boxoffice.Status](got)
+	if pending {
+		err = &PendingError{boxoffice.Status{Order: boxoffice.Order{ID: payment.OrderID}}, err}
+	}
+	return status, err
+}
+
+// unanswered reports that the service did not say what became of a request.
+func unanswered(err error) bool {
+	problem := problemOf(err)
+	return err != nil && (problem.Code == boxoffice.RateLimited || problem.Code.Info().Status >= 500)
 }
 
 // Status reads an order. It changes nothing.

@@ -35,12 +35,17 @@ type answer struct {
 	header     http.Header
 	body       []byte
 	retryAfter time.Duration // 0 if there was no such header
+	// unsure says, beside an error, that the service may have carried out the request:
+	// an attempt of it ended without an answer, or with one that the service did not
+	// write.
+	unsure bool
 }
 
 // do sends a request, repeats it while that can help, and returns an answer that
 // the call accepts. Every other answer is a *ResponseError.
 func (c *Client) do(ctx context.Context, call call) (answer, error) {
 	pause := backoff{next: c.retry.First, longest: c.retry.Longest}
+	unsure := false
 	for attempt := 1; ; attempt++ {
 		got, err := c.once(ctx, call)
 		if err == nil && (got.status == http.StatusOK || slices.Contains(call.accept, got.status)) {
@@ -48,18 +53,22 @@ func (c *Client) do(ctx context.Context, call call) (answer, error) {
 		}
 		again := err != nil || transient(got.status)
 		if err == nil {
-			err = &ResponseError{call.method, call.path, got.status, readProblem(got)}
+			problem, written := readProblem(got)
+			err = &ResponseError{call.method, call.path, got.status, problem}
+			unsure = unsure || !written
+		} else {
+			unsure = true
 		}
 		wait := max(pause.step(), got.retryAfter)
 		if !again || attempt >= c.retry.Attempts || got.retryAfter > c.retry.MaxRetryAfter {
-			return answer{}, err
+			return answer{unsure: unsure}, err
 		}
 		switch interrupted := sleep(ctx, wait); {
 		case interrupted == nil:
 		case errors.Is(err, interrupted):
-			return answer{}, err
+			return answer{unsure: unsure}, err
 		default:
-			return answer{}, errors.Join(interrupted, err)
+			return answer{unsure: unsure}, errors.Join(interrupted, err)
 		}
 	}
 }
@@ -132,18 +141,20 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// readProblem reads the error body. An answer without one, such as that of a
-// proxy, becomes the problem that has its status.
-func readProblem(got answer) *boxoffice.Problem {
+// readProblem reads the error body, and reports whether there was one. An answer
+// without one, such as that of a proxy, becomes the problem that has its status.
+func readProblem(got answer) (*boxoffice.Problem, bool) {
 	problem := new(boxoffice.Problem)
-	if err := json.Unmarshal(got.body, problem); err != nil || problem.Code == "" {
+	err := json.Unmarshal(got.body, problem)
+	written := err == nil && problem.Code != ""
+	if !written {
 		problem = &boxoffice.Problem{
 			Code:   codeOf(got.status),
 			Detail: http.StatusText(got.status) + " without an error body",
 		}
 	}
 	problem.RetryAfter = int(got.retryAfter / time.Second)
-	return problem
+	return problem, written
 }
 
 func codeOf(status int) boxoffice.Code {
