@@ -55,12 +55,18 @@ func newWorld(t *testing.T) *world {
 		Token:      x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: "T", Version: "1"},
 		MaxTimeout: time.Minute, Accepted: func() {}, Now: w.time, Log: slog.New(slog.DiscardHandler),
 	})
-	response, err := w.flow.Quote(t.Context(), w.requester, boxoffice.QuoteRequest{
+	w.quote()
+	return w
+}
+
+// quote makes a new order the order of the world.
+func (w *world) quote() {
+	w.Helper()
+	response, err := w.flow.Quote(w.Context(), w.requester, boxoffice.QuoteRequest{
 		Action: boxoffice.ActionJobOpen, Input: json.RawMessage(`{"objective":"Look"}`), RequestKey: boxoffice.NewUUID(),
 	})
 	w.must(err)
 	w.id = response.Order.ID
-	return w
 }
 
 func (w *world) must(err error) {
@@ -259,5 +265,30 @@ func TestRejectedPayment(t *testing.T) {
 	w.submit(w.payment(2, 1))
 	if w.verified != verified {
 		t.Error("a payment that conflicts was verified")
+	}
+}
+
+// A Permit2 nonce belongs to one order for ever: another order refuses it, also
+// after the payment of the first one has failed for good.
+func TestNonceOfAnotherOrder(t *testing.T) {
+	w := newWorld(t)
+	w.submit(w.payment(1, 1))
+	first := w.id
+	w.quote()
+	if got := w.submit(w.payment(1, 2)); got != string(boxoffice.PaymentConflict) {
+		t.Errorf("the nonce of a pending payment is answered %s", got)
+	}
+	second := w.id
+	w.id = first
+	w.decide(outcomes["failed, final"])
+	w.id = second
+	if got := w.submit(w.payment(1, 2)); got != string(boxoffice.PaymentConflict) {
+		t.Errorf("the nonce of a failed payment is answered %s", got)
+	}
+	if record := w.read(); record.Status != boxoffice.Quoted || record.Payment != nil {
+		t.Errorf("the order is %s with payment %v", record.Status, record.Payment)
+	}
+	if got := w.submit(w.payment(2, 1)); got != string(boxoffice.PaymentPending) {
+		t.Errorf("a new nonce is answered %s", got)
 	}
 }
