@@ -20,7 +20,8 @@ type Purchase struct {
 	// after a crash, and pays once. Buy replaces an empty one by a fresh one.
 	RequestKey boxoffice.UUID
 	// Max is the most to pay in all, in atomic token units: see boxoffice.ParseUnits.
-	// The client refuses a quote above it.
+	// The client refuses a quote above it. A service that falsely refuses the first
+	// payment because of its nonce can settle both that one and its replacement.
 	Max boxoffice.Amount
 	// AcceptInput compares the input that was asked for with the prepared one, which
 	// the service prices and acts on. An error refuses to sign. Nil is SameInput.

@@ -21,7 +21,7 @@ func main() {
 	check(err)
 	chain, err := ethclient.Dial(os.Getenv("BOXOFFICE_RPC_URL")) // optional: checks funds before signing
 	check(err)
-	vault, err := client.OpenFileVault(os.Getenv("BOXOFFICE_VAULT")) // keep it: a second run continues
+	vault, err := client.OpenFileVault(os.Getenv("BOXOFFICE_VAULT")) // keep it: it holds what was signed
 	check(err)
 	buyer, err := client.New(client.Config{
 		BaseURL: os.Getenv("BOXOFFICE_URL"),
