@@ -39,7 +39,7 @@ func (a *anvil) tokens(ctx context.Context) (rows []row, err error) {
 		{"SixDecimalsToken", "6 decimals", 6, 6, eachTransaction, "", ""},
 		{
 			"SixDecimalsToken", "6 decimals, configured with 18", 6, 18, eachTransaction, "",
-			"payment.decimals is 18, the token's is 6",
+			"payment.decimals is 18, the token has 6",
 		},
 		{"", "no contract at the address", 18, 18, eachTransaction, "", "the token has no code"},
 		{"NoValueToken", "returns no value", 18, 18, eachTransaction, "", ""},
