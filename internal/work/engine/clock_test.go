@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -20,20 +21,29 @@ func stepped(at time.Time, by time.Duration) time.Time {
 }
 
 // If the clock is set forward, every run looks expired at once. The other
-// processes get a lease to renew their runs before these are repeated.
+// processes get a lease to renew their runs before these are repeated. Here the
+// clock is set while a heartbeat takes the upkeep lease.
 func TestClockSetForward(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	const lease = 30 * time.Second
 	store := &outage{Store: p.store}
+	var set atomic.Bool
+	store.leased = func() {
+		if set.CompareAndSwap(true, false) {
+			p.advance(time.Hour)
+		}
+	}
 	now := func() time.Time { return stepped(time.Now(), time.Duration(p.ahead.Load())) }
-	p.run(nil, alone, func(c *config) { c.Store, c.Upkeep, c.Lease, c.Now = store, store, lease, now })
+	p.run(nil, alone, func(c *config) {
+		c.Store, c.Upkeep, c.Lease, c.Scheduling, c.Now = store, store, lease, time.Hour, now
+	})
 	p.until(func() bool { return store.looked.Load() > 5 }) // it does not wait for others any more
 	run := work.Run{Work: id, Attempt: 1}
 	p.start(run, "other", lease)
-	p.advance(time.Hour)
+	set.Store(true)
 	looked := store.looked.Load()
-	p.until(func() bool { return store.looked.Load() > looked+3 })
+	p.until(func() bool { return !set.Load() && store.looked.Load() > looked+3 })
 	held, err := p.store.Renew(t.Context(), "other", []work.Run{run}, boxoffice.At(now().Add(lease)))
 	if err != nil || len(held) != 1 {
 		t.Errorf("the other process has %v of its runs, %v", held, err)

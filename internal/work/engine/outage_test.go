@@ -55,6 +55,7 @@ type outage struct {
 	*sqlite.Store
 	away   atomic.Bool
 	looked atomic.Int64 // how often expired runs were read
+	leased func()       // runs after each lease, if it is not nil
 }
 
 func (o *outage) Update(ctx context.Context, name string, change func(work.Tx) error) error {
@@ -74,6 +75,9 @@ func (o *outage) Renew(ctx context.Context, holder string, runs []work.Run, unti
 func (o *outage) HoldLease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) (bool, error) {
 	if o.away.Load() {
 		return false, errAway
+	}
+	if o.leased != nil {
+		defer o.leased()
 	}
 	return o.Store.HoldLease(ctx, name, holder, now, until)
 }

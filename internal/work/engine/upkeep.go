@@ -18,8 +18,7 @@ const upkeepLease = "work/upkeep"
 
 // takeUpkeepLease takes or renews the upkeep lease, and reports whether this process
 // has it.
-func (e *Engine) takeUpkeepLease(ctx context.Context) (bool, error) {
-	now := e.Now()
+func (e *Engine) takeUpkeepLease(ctx context.Context, now time.Time) (bool, error) {
 	return e.Upkeep.HoldLease(ctx, upkeepLease, e.holder, boxoffice.At(now), boxoffice.At(now.Add(3*e.Heartbeat)))
 }
 
@@ -54,7 +53,7 @@ func (e *Engine) renewAndExpire(ctx context.Context) {
 		if now.Round(0).Sub(last.Round(0)) > e.Lease/2 {
 			waitUntil = now.Add(e.Lease)
 		}
-		err := errors.Join(e.renew(ctx), e.repeatExpired(ctx, now.Before(waitUntil)))
+		err := errors.Join(e.renew(ctx), e.repeatExpired(ctx, now, now.Before(waitUntil)))
 		if err == nil {
 			last = now
 		} else if ctx.Err() == nil {
@@ -100,21 +99,23 @@ func (e *Engine) renew(ctx context.Context) error {
 
 const expiredAtOnce = 100
 
-// repeatExpired queues the nodes of expired runs again, if this process has the
-// upkeep lease. If wait is true it only renews that lease.
-func (e *Engine) repeatExpired(ctx context.Context, wait bool) error {
-	leased, err := e.takeUpkeepLease(ctx)
+// repeatExpired queues the nodes of runs that have expired at now again, if this
+// process has the upkeep lease. If wait is true it only renews that lease. It does
+// not read the clock: if the clock was set since the caller read it, the caller has
+// not decided yet whether to wait.
+func (e *Engine) repeatExpired(ctx context.Context, now time.Time, wait bool) error {
+	leased, err := e.takeUpkeepLease(ctx, now)
 	if err != nil || !leased {
 		return err
 	}
-	expired, err := e.Upkeep.Expired(ctx, e.now(), expiredAtOnce)
+	expired, err := e.Upkeep.Expired(ctx, boxoffice.At(now), expiredAtOnce)
 	if err != nil || wait {
 		return err
 	}
 	for _, run := range expired {
 		var node work.Node
 		err := e.change(ctx, "expire run", run.Work, func(graph work.Graph) (change work.Change, err error) {
-			if change, err = graph.Expire(run, e.now()); err == nil {
+			if change, err = graph.Expire(run, boxoffice.At(now)); err == nil {
 				node = change.Node(run.Position)
 			}
 			return change, err
@@ -150,7 +151,7 @@ func (e *Engine) openScheduledRuns(ctx context.Context) {
 // openAllDue opens due scheduled runs, one of each schedule per round, until none is
 // due.
 func (e *Engine) openAllDue(ctx context.Context) error {
-	leased, err := e.takeUpkeepLease(ctx)
+	leased, err := e.takeUpkeepLease(ctx, e.Now())
 	for opened := 1; leased && err == nil && opened > 0; {
 		opened, err = e.openDue(ctx)
 	}
