@@ -2,7 +2,6 @@ package payment
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -12,9 +11,9 @@ import (
 
 // Leases lets one process at a time do what several could do.
 type Leases interface {
-	// Lease lets holder do the work called name until the given moment, unless
-	// another holder may do it now. It returns ErrStale if another may.
-	Lease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) error
+	// HoldLease lets holder do the work called name until the given moment, or
+	// reports that another process does it now.
+	HoldLease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) (held bool, err error)
 }
 
 // LoopConfig is what a Loop needs.
@@ -115,11 +114,8 @@ func (l *Loop) Run(ctx context.Context) {
 // Round runs one round, if this process gets or has the lease.
 func (l *Loop) Round(ctx context.Context) error {
 	l.check(ctx)
-	err := l.lease(ctx, l.config.LeaseFor)
-	if errors.Is(err, ErrStale) {
-		return nil
-	}
-	if err != nil {
+	held, err := l.holdLease(ctx, l.config.LeaseFor)
+	if err != nil || !held {
 		return err
 	}
 	return l.funcs.Round(ctx)
@@ -148,17 +144,17 @@ func (l *Loop) setReady(ctx context.Context, reason error) {
 	l.ready.Store(&reason)
 }
 
-// lease takes or renews the lease. It returns ErrStale if another process has it.
-func (l *Loop) lease(ctx context.Context, length time.Duration) error {
+// holdLease takes or renews the lease, or reports that another process has it.
+func (l *Loop) holdLease(ctx context.Context, length time.Duration) (held bool, err error) {
 	now := boxoffice.At(l.config.Now())
-	return l.config.Leases.Lease(ctx, l.funcs.Lease, l.config.Holder, now,
+	return l.config.Leases.HoldLease(ctx, l.funcs.Lease, l.config.Holder, now,
 		now+boxoffice.Timestamp(length.Milliseconds()))
 }
 
 // returnLease ends the lease now, so that another process need not wait until it
 // expires.
 func (l *Loop) returnLease(ctx context.Context) {
-	if err := l.lease(ctx, 0); err != nil && !errors.Is(err, ErrStale) {
+	if _, err := l.holdLease(ctx, 0); err != nil {
 		l.config.Log.WarnContext(ctx, "the settlement lease was not returned; it expires by itself", "err", err)
 	}
 }

@@ -16,8 +16,8 @@ import (
 // everyone gives the lease to each settler, as if each had lost it in its round.
 type everyone struct{}
 
-func (everyone) Lease(context.Context, string, string, boxoffice.Timestamp, boxoffice.Timestamp) error {
-	return nil
+func (everyone) HoldLease(context.Context, string, string, boxoffice.Timestamp, boxoffice.Timestamp) (bool, error) {
+	return true, nil
 }
 
 // Two settlers that both believe to hold the lease run their rounds at once, while
@@ -74,7 +74,8 @@ func TestTwoSettlers(t *testing.T) {
 func TestLeaseOfAnother(t *testing.T) {
 	w := newWorld(t)
 	name := fmt.Sprintf("settler/%d/%s", w.config.ChainID, w.wallet.Address())
-	w.must(w.store.Lease(t.Context(), name, "another", boxoffice.At(w.now()), boxoffice.At(w.now().Add(time.Minute))))
+	_, err := w.store.HoldLease(t.Context(), name, "another", boxoffice.At(w.now()), boxoffice.At(w.now().Add(time.Minute)))
+	w.must(err)
 	w.pay(1, 1)
 	w.round()
 	if open := len(w.slots()); open != 0 {

@@ -141,11 +141,15 @@ func holdSettler(t testing.TB, w *servertest.World) (release func()) {
 	name := fmt.Sprintf("settler/%d/%s", w.Options.Chain.ID, crypto.PubkeyToAddress(w.Options.Key.PublicKey))
 	hold := func(from, length time.Duration) error {
 		now := boxoffice.At(w.Now().Add(from))
-		return store.Lease(context.WithoutCancel(t.Context()), name, "test", now,
+		held, err := store.HoldLease(context.WithoutCancel(t.Context()), name, "test", now,
 			now+boxoffice.Timestamp(length.Milliseconds()))
+		if err == nil && !held {
+			err = errors.New("the service has the lease")
+		}
+		return err
 	}
 	// At the time that the test passes, an hour from now, the service's lease has expired.
-	if err := hold(time.Hour, time.Hour); err != nil {
+	if err := hold(time.Hour, 2*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	w.Restart()

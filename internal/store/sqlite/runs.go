@@ -185,16 +185,3 @@ func (s *Store) DueTemplates(ctx context.Context, now boxoffice.Timestamp) (map[
 	}
 	return due, named(ctx, "count due nodes", err)
 }
-
-// HoldLease gives holder the lease of a name until the given moment, or reports
-// that another process has it.
-func (s *Store) HoldLease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) (held bool, err error) {
-	err = s.write(ctx, "hold lease", func(tx *sql.Tx) error {
-		held, err = affects(ctx, tx, `
-			INSERT INTO leases (name, holder, until) VALUES (?1, ?2, ?3)
-			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-			WHERE leases.holder = excluded.holder OR leases.until <= ?4`, name, holder, until, now)
-		return err
-	})
-	return held, err
-}

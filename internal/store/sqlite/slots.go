@@ -13,17 +13,6 @@ import (
 	"boxoffice/internal/payment"
 )
 
-// Lease implements payment.Leases. A lease ends at until: from then on another
-// holder can take it. Its holder can change until to any time.
-func (s *Store) Lease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) error {
-	return s.write(ctx, "lease", func(tx *sql.Tx) error {
-		return move(ctx, tx, `
-			INSERT INTO leases (name, holder, until) VALUES (?1, ?2, ?3)
-			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-			WHERE leases.holder = excluded.holder OR leases.until <= ?4`, name, holder, until, now)
-	})
-}
-
 const (
 	openSlots   = "s.chain_id = ? AND s.sender = ? AND s.closed_at IS NULL"
 	closedSlots = "s.chain_id = ? AND s.sender = ? AND s.closed_at IS NOT NULL AND s.wallet_nonce >= ?"

@@ -26,7 +26,7 @@ var faultTests = map[string]func(*testing.T, Store){
 			"Begin":  func() error { return beginPayment(ctx, store, paying(t, paid, wallet, 2), nil) },
 			"Admit":  func() error { return store.Admit(ctx, admission(t, store, paid, now), openJob(t, alice, paid.ID)) },
 			"Settle": func() error { return settle(ctx, store, nil, decisions{failed(intent, true)}, now) },
-			"Lease":  func() error { return store.Lease(ctx, "settler", "a", now, now+minute) },
+			"Lease":  func() error { _, err := store.HoldLease(ctx, "settler", "a", now, now+minute); return err },
 			"Slots":  func() error { _, err := store.Slots(ctx, chainID, sender); return err },
 			"Jobs":   func() error { _, err := store.Jobs(ctx, alice, work.JobQuery{Limit: 1}); return err },
 		} {

@@ -249,22 +249,6 @@ var runningTests = map[string]func(*testing.T, Store){
 		same(t, kept, []work.Run(nil))
 	},
 
-	"HoldLease": func(t *testing.T, store Store) {
-		for _, step := range []struct {
-			holder     string
-			now, until boxoffice.Timestamp
-			want       bool
-		}{
-			{"a", now, now + minute, true}, {"b", now + minute - 1, now + 2*minute, false}, {"a", now + 1, now + 2*minute, true},
-			{"b", now + 2*minute, now + 3*minute, true}, {"a", now + 2*minute, now + 4*minute, false},
-			{"b", now + 2*minute, now + 2*minute, true}, {"a", now + 2*minute, now + 4*minute, true},
-		} {
-			held, err := store.HoldLease(t.Context(), "upkeep", step.holder, step.now, step.until)
-			fatal(t, err)
-			same(t, held, step.want)
-		}
-	},
-
 	// A job is over if it was delivered, or if its delivery failed a while ago.
 	"Delivered": func(t *testing.T, store Store) {
 		deliveries := []*boxoffice.Delivery{

@@ -11,35 +11,43 @@ import (
 )
 
 var settlementTests = map[string]func(*testing.T, Store){
-	"Lease": func(t *testing.T, store Store) {
-		steps := []struct {
+	"HoldLease": func(t *testing.T, store Store) {
+		for _, step := range []struct {
 			name       string
 			holder     string
 			now, until boxoffice.Timestamp
-			want       error
+			want       bool
 		}{
-			{"free", "a", now, now + minute, nil},
-			{"held by another", "b", now, now + 2*minute, payment.ErrStale},
-			{"held by another until the last moment", "b", now + minute - 1, now + 2*minute, payment.ErrStale},
-			{"renewed", "a", now + 1, now + 2*minute, nil},
-			{"held after renewal", "b", now + minute, now + 3*minute, payment.ErrStale},
-			{"ended", "b", now + 2*minute, now + 3*minute, nil},
-			{"lost to the new holder", "a", now + 2*minute, now + 4*minute, payment.ErrStale},
-			{"given up", "b", now + 2*minute, now + 2*minute, nil},
-			{"taken after it was given up", "a", now + 2*minute, now + 4*minute, nil},
-		}
-		for _, step := range steps {
-			if err := store.Lease(t.Context(), "settler", step.holder, step.now, step.until); err != step.want {
-				wantError(t, err, step.want)
-				t.Log("at step:", step.name)
+			{"free", "a", now, now + minute, true},
+			{"held by another", "b", now, now + 2*minute, false},
+			{"held by another until the last moment", "b", now + minute - 1, now + 2*minute, false},
+			{"renewed", "a", now + 1, now + 2*minute, true},
+			{"held after renewal", "b", now + minute, now + 3*minute, false},
+			{"ended", "b", now + 2*minute, now + 3*minute, true},
+			{"lost to the new holder", "a", now + 2*minute, now + 4*minute, false},
+			{"given up", "b", now + 2*minute, now + 2*minute, true},
+			{"taken after it was given up", "a", now + 2*minute, now + 4*minute, true},
+			{"the clock of another is behind by the length of the lease", "b", now, now + minute, false},
+			{"the clock was set back by more", "b", now - 1, now + minute, true},
+		} {
+			held, err := store.HoldLease(t.Context(), "settler", step.holder, step.now, step.until)
+			fatal(t, err)
+			if held != step.want {
+				t.Errorf("%s: held is %t", step.name, held)
 			}
 		}
-		fatal(t, store.Lease(t.Context(), "another settler", "b", now, now+minute))
+		held, err := store.HoldLease(t.Context(), "another settler", "a", now, now+minute)
+		fatal(t, err)
+		same(t, held, true)
 	},
 
 	"LeaseRace": func(t *testing.T, store Store) {
 		if won := race(t, payment.ErrStale, func(ctx context.Context, i int) error {
-			return store.Lease(ctx, "settler", string(rune('a'+i)), now, now+minute)
+			held, err := store.HoldLease(ctx, "settler", string(rune('a'+i)), now, now+minute)
+			if err == nil && !held {
+				err = payment.ErrStale
+			}
+			return err
 		}); won != 1 {
 			t.Errorf("%d settlers hold one lease", won)
 		}

@@ -154,10 +154,11 @@ CREATE TABLE transactions (
 
 CREATE INDEX transactions_mined ON transactions (gas_used, fee_gwei) WHERE gas_used IS NOT NULL;
 
--- Which process does a thing until a time.
+-- Which process does a thing, since when and until when.
 CREATE TABLE leases (
     name   TEXT    PRIMARY KEY,
     holder TEXT    NOT NULL,
+    since  INTEGER NOT NULL, -- when the holder took or last renewed it
     until  INTEGER NOT NULL
 ) STRICT;
 
