@@ -93,7 +93,8 @@ func (c *Client) Buy(ctx context.Context, purchase Purchase) (boxoffice.Status, 
 
 // Pay pays for an order that exists and waits, as Buy does. It compares the
 // purchase's Input and RequestKey with the order unless they are empty; it always
-// compares Max.
+// compares Max. Without a RequestKey it takes the order's, as the service says it. A
+// vault signs for an order under one request key only, so no other one pays it again.
 func (c *Client) Pay(ctx context.Context, id boxoffice.UUID, purchase Purchase) (boxoffice.Status, error) {
 	a, err := c.existing(ctx, id, purchase)
 	if err != nil {
@@ -175,7 +176,7 @@ func (c *Client) signed(ctx context.Context, a *attempt) (signature, error) {
 	if c.signer == nil {
 		return signature{}, ErrNoSigner
 	}
-	kept, err := c.load(ctx, c.recordName(a.order.RequestKey))
+	kept, err := c.load(ctx, c.recordName("payment", a.order.RequestKey))
 	if err != nil {
 		return signature{}, err
 	}
@@ -259,8 +260,8 @@ func (c *Client) afterConflict(
 		return a.status(), err
 	case status.Status == boxoffice.Quoted:
 		other, replaceErr := c.replace(ctx, a, refused)
-		if replaceErr != nil {
-			return a.status(), errors.Join(err, replaceErr)
+		if replaceErr != nil { // %v: OutcomeOf has to see the refusal alone, because a payment was signed
+			return a.status(), fmt.Errorf("%w; no other payment was signed: %v", err, replaceErr)
 		}
 		if other != refused.payment {
 			return c.send(ctx, a, signature{payment: other})

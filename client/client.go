@@ -165,8 +165,9 @@ func (c *Client) submitURL(id boxoffice.UUID) string { return c.base + submitPat
 
 func submitPath(id boxoffice.UUID) string { return "/requests/" + string(id) + "/submit" }
 
-// recordName is the vault's name for the payment of a request key. It depends on
-// the service and the token, because the same key with others is another purchase.
-func (c *Client) recordName(requestKey boxoffice.UUID) string {
-	return fmt.Sprintf("payment-%s-%s", c.scope.String()[:16], requestKey)
+// recordName is the vault's name for the payment of a request key, or for the request
+// key of an order. It depends on the service and the token, because the same UUID with
+// others is another purchase.
+func (c *Client) recordName(kind string, id boxoffice.UUID) string {
+	return fmt.Sprintf("%s-%s-%s", kind, c.scope.String()[:16], id)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/big"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -169,6 +170,69 @@ func TestNonceIsReplacedOnce(t *testing.T) {
 		}
 		if len(headers) != 2 {
 			t.Errorf("%d payments were sent, want 2", len(headers))
+		}
+	})
+}
+
+// The service refused the nonce of a payment, and then makes another offer for the
+// replacement: that is not signed. The outcome is that of the refused payment, which
+// was signed.
+func TestRefusedOfferOfAReplacement(t *testing.T) {
+	for _, test := range []struct {
+		refusal boxoffice.Problem
+		want    client.Outcome
+	}{
+		{boxoffice.Problem{Code: boxoffice.PaymentConflict}, client.Refused},
+		{boxoffice.Problem{Code: boxoffice.PaymentRejected, Reason: string(x402.ReasonNonceSpent)}, client.NotPaid},
+	} {
+		t.Run(string(test.refusal.Code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newService(t)
+				s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+					if isPayment(r) {
+						s.challenge = func(c *boxoffice.Challenge) { c.ResourceURL += "/other" }
+						s.problem(w, &test.refusal)
+					}
+					return isPayment(r)
+				}
+				_, err := s.client().Buy(t.Context(), job())
+				if err == nil || client.OutcomeOf(err) != test.want || !strings.Contains(err.Error(), "resourceUrl") {
+					t.Errorf("error %v is %v, want %v with the field of the offer", err, client.OutcomeOf(err), test.want)
+				}
+			})
+		})
+	}
+}
+
+// Pay is called without a request key, and the service names another one for the order
+// each time. A payment under another key would have another nonce, and both could
+// settle.
+func TestAnotherRequestKeyDoesNotPayAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t)
+		vault := client.NewMemoryVault()
+		c := s.client(func(cfg *client.Config) { cfg.Vault, cfg.Retry.Attempts = vault, 1 })
+		quoted, err := c.Quote(t.Context(), askedJob, requestKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers := map[string]bool{}
+		s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+			if isPayment(r) {
+				headers[r.Header.Get(x402.HeaderSignature)] = true
+				w.WriteHeader(http.StatusBadGateway)
+			}
+			return isPayment(r)
+		}
+		for _, want := range []client.Outcome{client.Unknown, client.NotSigned, client.NotSigned} {
+			_, err := c.Pay(t.Context(), quoted.Order.ID, client.Purchase{Max: price})
+			if client.OutcomeOf(err) != want {
+				t.Errorf("error %v is %v, want %v", err, client.OutcomeOf(err), want)
+			}
+			s.find(quoted.Order.ID).Order.RequestKey = boxoffice.NewUUID()
+		}
+		if len(headers) != 1 {
+			t.Errorf("%d different payments were sent, want 1", len(headers))
 		}
 	})
 }

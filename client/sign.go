@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 
 	"boxoffice"
 	"boxoffice/x402"
@@ -99,7 +100,7 @@ func (c *Client) save(ctx context.Context, name string, kept *record) error {
 // that another process saved meanwhile, if that can still settle. A payment that
 // failed, or whose deadline has passed, is signed again with the same nonce.
 func (c *Client) sign(ctx context.Context, offer *offer, a *attempt) (signature, error) {
-	name := c.recordName(a.order.RequestKey)
+	name := c.recordName("payment", a.order.RequestKey)
 	unlock, err := c.vault.Lock(ctx, name)
 	if err != nil {
 		return signature{}, err
@@ -131,6 +132,9 @@ func (c *Client) recordOf(ctx context.Context, kept *record, order *boxoffice.Or
 		if err != nil {
 			return nil, err
 		}
+		if err := c.bindKey(ctx, order); err != nil {
+			return nil, err
+		}
 		kept = &record{
 			Service: c.base, RequestKey: order.RequestKey, OrderID: order.ID, QuoteHash: order.Quote.QuoteHash,
 			ChainID: chainID, Payer: payer,
@@ -154,6 +158,27 @@ func (c *Client) recordOf(ctx context.Context, kept *record, order *boxoffice.Or
 	return kept, err
 }
 
+// bindKey saves the request key of an order that is signed for the first time, and
+// refuses to sign for the order under any other. A caller of Pay or Sign may not know
+// the key: then only the service says it, and with another one each time it could get
+// several payments for one order.
+func (c *Client) bindKey(ctx context.Context, order *boxoffice.Order) error {
+	name := c.recordName("order", order.ID)
+	unlock, err := c.vault.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	bound, err := c.vault.Get(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.vault.Put(ctx, name, []byte(strconv.Quote(string(order.RequestKey))))
+	}
+	if err != nil {
+		return err
+	}
+	return same("order/requestKey", string(bound), strconv.Quote(string(order.RequestKey)))
+}
+
 // replace returns the payment to send in place of one whose nonce another order
 // has. It signs with a new nonce only if the refused payment was the first one with
 // its nonce, signed by this call: so the service saw it moments ago, and refused it
@@ -162,7 +187,7 @@ func (c *Client) recordOf(ctx context.Context, kept *record, order *boxoffice.Or
 // one; for it replace returns what another process has signed meanwhile, or the
 // refused payment.
 func (c *Client) replace(ctx context.Context, a *attempt, refused signature) (SignedPayment, error) {
-	name := c.recordName(a.order.RequestKey)
+	name := c.recordName("payment", a.order.RequestKey)
 	offer, status, err := c.challenge(ctx, a.order.ID)
 	if err != nil || status != nil {
 		return refused.payment, err
@@ -196,7 +221,7 @@ func (c *Client) replace(ctx context.Context, a *attempt, refused signature) (Si
 
 // signRecord signs a record and saves it: its nonce before, its payment after.
 func (c *Client) signRecord(ctx context.Context, kept *record, offer *offer, a *attempt) error {
-	name := c.recordName(a.order.RequestKey)
+	name := c.recordName("payment", a.order.RequestKey)
 	if err := c.save(ctx, name, kept); err != nil {
 		return err
 	}
@@ -258,7 +283,7 @@ func (c *Client) fill(ctx context.Context, kept *record, offer *offer, serviceNa
 // failed saves that the service said that the payment failed, so that the next
 // call signs again, with the same nonce.
 func (c *Client) failed(ctx context.Context, requestKey boxoffice.UUID, payment SignedPayment) error {
-	name := c.recordName(requestKey)
+	name := c.recordName("payment", requestKey)
 	unlock, err := c.vault.Lock(ctx, name)
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Vault keeps the payments that a client signed and the nonces that it gave to
-// orders. Names are at most 100 letters, digits and dashes. Keep a vault secret:
+// Vault keeps the payments that a client signed, the nonces that it gave to orders
+// and the request keys of the orders. Names are at most 100 letters, digits and dashes. Keep a vault secret:
 // anyone can settle the payments in it.
 //
 // Processes that may buy with the same request key have to share a vault. Others
@@ -157,7 +157,8 @@ func syncDirectory(dir string) error {
 // Lock implements Vault with the system's file locks, which end with the process
 // that holds them. All names share a fixed number of lock files, so that old
 // payments leave none behind. Names of different kinds never share one, because a
-// client takes the lock of a wallet's nonces while it holds that of a payment.
+// client takes the lock of an order or of a wallet's nonces while it holds that of a
+// payment.
 func (v *FileVault) Lock(ctx context.Context, name string) (func(), error) {
 	kind, hash := name, fnv.New32a()
 	hash.Write([]byte(name))
