@@ -18,11 +18,11 @@ import (
 func main() {
 	ctx := context.Background()
 	key, err := crypto.HexToECDSA(strings.TrimPrefix(os.Getenv("BOXOFFICE_PRIVATE_KEY"), "0x"))
-	check(err)
+	check("BOXOFFICE_PRIVATE_KEY", err)
 	chain, err := ethclient.Dial(os.Getenv("BOXOFFICE_RPC_URL")) // optional: checks funds before signing
-	check(err)
+	check("BOXOFFICE_RPC_URL", err)
 	vault, err := client.OpenFileVault(os.Getenv("BOXOFFICE_VAULT")) // keep it: it holds what was signed
-	check(err)
+	check("BOXOFFICE_VAULT", err)
 	buyer, err := client.New(client.Config{
 		BaseURL: os.Getenv("BOXOFFICE_URL"),
 		Token:   boxoffice.NewToken(), // keep it: only requests with it see the order and the job
@@ -30,10 +30,10 @@ func main() {
 		Chain:   chain,
 		Vault:   vault,
 	})
-	check(err)
+	check("BOXOFFICE_URL", err)
 
 	most, err := boxoffice.ParseUnits("1", 18) // one token, of 18 decimals
-	check(err)
+	check("price", err)
 	status, err := buyer.Buy(ctx, client.Purchase{
 		Input:      boxoffice.JobOpen{Objective: "Name three uses of a lighthouse"},
 		Max:        most,
@@ -45,13 +45,13 @@ func main() {
 	fmt.Println("paid in transaction", status.Payment.TransactionHash)
 
 	for job, err := range buyer.WatchJob(ctx, status.Admission.Result.ID) {
-		check(err)
+		check("job", err)
 		fmt.Println("job", job.ID, "is", job.State)
 	}
 }
 
-func check(err error) {
+func check(what string, err error) {
 	if err != nil {
-		log.Fatal(err)
+		log.Fatalf("%s: %v", what, err)
 	}
 }
