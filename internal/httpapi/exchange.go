@@ -44,7 +44,14 @@ func observe(log *slog.Logger, now func() time.Time, next func(x *exchange, r *h
 // Unwrap is for http.ResponseController.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
+// unavailableAfter is the Retry-After of a 503, in seconds, if the endpoint does not
+// say how long a part of the service is unavailable.
+const unavailableAfter = "5"
+
 func (x *exchange) WriteHeader(status int) {
+	if status == http.StatusServiceUnavailable && x.Header().Get("Retry-After") == "" {
+		x.Header().Set("Retry-After", unavailableAfter)
+	}
 	x.status = status
 	x.ResponseWriter.WriteHeader(status)
 }

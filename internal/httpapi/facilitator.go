@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -58,7 +59,9 @@ func (h *facilitatorHandler) serve(x *exchange, r *http.Request) {
 	}
 	if h.Token != "" && !hasBearer(r, h.Token) {
 		x.Header().Set("WWW-Authenticate", "Bearer")
-		x.refuse(r, &boxoffice.Problem{Code: boxoffice.InvalidRequestToken, Detail: "the bearer token is missing or wrong"})
+		x.refuse(r, &boxoffice.Problem{
+			Code: boxoffice.InvalidRequestToken, Detail: "the bearer token is missing or wrong",
+		})
 		return
 	}
 	h.mux.ServeHTTP(x, r)
@@ -73,7 +76,7 @@ func (h *facilitatorHandler) verify(w http.ResponseWriter, r *http.Request) {
 	}
 	verification, err := h.Facilitator.Verify(r.Context(), request, callerOf(r))
 	if err != nil {
-		h.unavailable(x, r, err,
+		x.unavailable(r, err,
 			x402.Verification{InvalidReason: x402.ReasonUnexpectedVerify, InvalidMessage: unavailableMessage})
 		return
 	}
@@ -100,43 +103,44 @@ func (h *facilitatorHandler) settle(w http.ResponseWriter, r *http.Request) {
 		return x.sendJSON(http.StatusOK, outcome)
 	})
 	if err != nil {
-		h.unavailable(x, r, err, refusal(x402.ReasonUnexpectedSettle, unavailableMessage))
+		x.unavailable(r, err, refusal(x402.ReasonUnexpectedSettle, unavailableMessage))
 	}
 }
 
 // maxFacilitatorRequest is how many bytes a request may have.
 const maxFacilitatorRequest = 64 << 10
 
-// readFacilitatorRequest reads the body. If it is malformed, the reason is not empty.
-func readFacilitatorRequest(
-	w http.ResponseWriter, r *http.Request,
-) (request x402.FacilitatorRequest, reason x402.Reason, message string) {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFacilitatorRequest)).Decode(&request)
+// readFacilitatorRequest reads the body. If it is malformed, the reason is not empty. It
+// reads up to the end of the body, because net/http notices that a caller has closed the
+// connection only after that.
+func readFacilitatorRequest(w http.ResponseWriter, r *http.Request) (
+	request x402.FacilitatorRequest, reason x402.Reason, message string,
+) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxFacilitatorRequest))
+	if err == nil {
+		err = json.Unmarshal(body, &request)
+	}
 	switch {
 	case err != nil:
-		return request, x402.ReasonPayload, "the body must be JSON with x402Version, paymentPayload and paymentRequirements"
+		reason, message = x402.ReasonPayload,
+			"the body must be JSON with x402Version, paymentPayload and paymentRequirements"
 	case request.X402Version != x402.Version:
-		return request, x402.ReasonVersion, "x402Version must be 2"
+		reason, message = x402.ReasonVersion, "x402Version must be 2"
 	}
-	return request, "", ""
+	return request, reason, message
 }
 
 func callerOf(r *http.Request) facilitator.Caller {
 	return facilitator.Named(r.Header.Get("Idempotency-Key"))
 }
 
-const (
-	unavailableMessage = "a part of the service did not answer; send the same request again"
-	facilitatorRetry   = "2" // Retry-After of a 503, in seconds
-)
+const unavailableMessage = "a part of the service did not answer; send the same request again"
 
 // unavailable sends 503 because the chain or the database did not answer, unless an
 // outcome was sent before or the caller closed the connection.
-func (h *facilitatorHandler) unavailable(x *exchange, r *http.Request, err error, body any) {
+func (x *exchange) unavailable(r *http.Request, err error, body any) {
 	x.cause = err
-	if x.status != 0 || r.Context().Err() != nil {
-		return
+	if x.status == 0 && r.Context().Err() == nil {
+		x.sendJSON(http.StatusServiceUnavailable, body)
 	}
-	x.Header().Set("Retry-After", facilitatorRetry)
-	x.sendJSON(http.StatusServiceUnavailable, body)
 }

@@ -91,22 +91,26 @@ func TestMalformedFacilitatorRequest(t *testing.T) {
 		status int
 		reason x402.Reason
 	}{
-		``:                  {400, x402.ReasonPayload},
-		`[]`:                {400, x402.ReasonPayload},
-		`{"x402Version":1}`: {400, x402.ReasonVersion},
-		`{"x402Version":2}`: {200, x402.ReasonPayload},
-		`{"x402Version":2,"paymentPayload":{"a":1,"a":2},"paymentRequirements":{}}`: {200,
-			x402.ReasonPayload},
-		`{"x402Version":2,"paymentPayload":{"payload":{"signature":5}},"paymentRequirements":{}}`: {200,
-			x402.ReasonPayload},
-		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"amount":"-1"}}`: {200,
-			x402.ReasonRequirements},
-		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"scheme":"upto"}}`: {200,
-			x402.ReasonUnsupported},
-		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"scheme":"exact","network":"sol"}}`: {200,
-			x402.ReasonInvalidNetwork},
-		`"` + strings.Repeat("x", 70<<10) + `"`: {400,
-			x402.ReasonPayload},
+		``:                                    {400, x402.ReasonPayload},
+		`[]`:                                  {400, x402.ReasonPayload},
+		`{"x402Version":1}`:                   {400, x402.ReasonVersion},
+		`{"x402Version":2} {"x402Version":2}`: {400, x402.ReasonPayload},
+		`{"x402Version":2}`:                   {200, x402.ReasonPayload},
+		`{"x402Version":2,"paymentPayload":{"a":1,"a":2},"paymentRequirements":{}}`: {
+			200, x402.ReasonPayload,
+		},
+		`{"x402Version":2,"paymentPayload":{"payload":{"signature":5}},"paymentRequirements":{}}`: {
+			200, x402.ReasonPayload,
+		},
+		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"amount":"-1"}}`: {
+			200, x402.ReasonRequirements,
+		},
+		`{"x402Version":2,"paymentPayload":{"x402Version":2},"paymentRequirements":{"scheme":"upto"}}`: {
+			200, x402.ReasonUnsupported,
+		},
+		`{"x402Version":2,"paymentPayload":{"x402Version":2},` +
+			`"paymentRequirements":{"scheme":"exact","network":"sol"}}`: {200, x402.ReasonInvalidNetwork},
+		`"` + strings.Repeat("x", 70<<10) + `"`: {400, x402.ReasonPayload},
 	} {
 		w := post(h, x402.PathSettle, body)
 		var said x402.Settlement

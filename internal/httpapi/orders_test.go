@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"boxoffice"
+	"boxoffice/internal/httpapi"
 	"boxoffice/internal/order"
 	"boxoffice/x402"
 
@@ -361,12 +362,18 @@ func TestProblemsAreAnsweredByTheTable(t *testing.T) {
 	}
 }
 
+// Every 503 says when to ask again, also one of the handler of callbacks.
 func TestUnavailableSaysWhenToComeBack(t *testing.T) {
-	s := serve(t)
+	unavailable := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", http.StatusServiceUnavailable) }
+	s := serve(t, func(c *httpapi.Config) { c.Callbacks = http.HandlerFunc(unavailable) })
 	s.flow.fail(&boxoffice.Problem{Code: boxoffice.TemporarilyUnavailable})
-	answer := s.do("GET", "/requests/"+anyID, "")
-	answer.wantProblem(t, boxoffice.TemporarilyUnavailable)
-	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err != nil || seconds < 1 {
-		t.Errorf("Retry-After %q", answer.Header.Get("Retry-After"))
+	s.do("GET", "/requests/"+anyID, "").wantProblem(t, boxoffice.TemporarilyUnavailable)
+	s.server.Client().Transport = nil // the document does not describe callbacks
+	for _, path := range []string{"/requests/" + anyID, "/callbacks/" + anyID} {
+		answer := s.do("GET", path, "")
+		answer.wantStatus(t, http.StatusServiceUnavailable)
+		if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err != nil || seconds < 1 {
+			t.Errorf("%s: Retry-After %q", path, answer.Header.Get("Retry-After"))
+		}
 	}
 }

@@ -65,10 +65,6 @@ func (x *exchange) sendJSON(status int, v any) error {
 	return err
 }
 
-// unavailableAfter is the Retry-After of a 503, in seconds, if the error does not
-// say for how long the part of the service is unavailable.
-const unavailableAfter = 5
-
 // refuse sends an error: a *boxoffice.Problem with the status of its code, any other
 // error as 500. The cause of an error is logged and not sent.
 func (x *exchange) refuse(r *http.Request, err error) {
@@ -85,12 +81,8 @@ func (x *exchange) refuse(r *http.Request, err error) {
 	}
 	x.code = problem.Code
 	info := problem.Code.Info()
-	retryAfter := problem.RetryAfter
-	if retryAfter == 0 && info.Status == http.StatusServiceUnavailable {
-		retryAfter = unavailableAfter
-	}
-	if retryAfter > 0 {
-		x.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	if problem.RetryAfter > 0 {
+		x.Header().Set("Retry-After", strconv.Itoa(problem.RetryAfter))
 	}
 	if strings.HasPrefix(r.URL.Path, gitPrefix) { // git shows text to its user, and no JSON
 		x.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -121,7 +121,7 @@ func (r repeated) settle(t *testing.T) {
 	payload, terms := foreignPayment(t, w, payer, 5)
 	resource := func(url string) func(map[string]any) {
 		return func(wire map[string]any) {
-			wire["resource"] = map[string]any{"url": url, "unresponseOf": true}
+			wire["resource"] = map[string]any{"url": url, "unknownMember": true}
 			wire["extensions"] = map[string]any{"bazaar": map[string]any{"info": "x"}}
 		}
 	}

@@ -20,7 +20,6 @@ const (
 	receivePack = "git-receive-pack"
 
 	maxRequest = 2 << 20 // bytes of an unpacked request, which has a few dozen for each commit that it names
-	busyAfter  = "5"     // seconds after which a client should ask again if too many are served
 )
 
 // ServeGit serves a request below /git/{job}.git/ by git's smart HTTP protocol (gitprotocol-http, versions 0 to 2),
@@ -48,7 +47,6 @@ func refuse(w http.ResponseWriter, status int, text string) {
 }
 
 func unavailable(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", busyAfter)
 	refuse(w, http.StatusServiceUnavailable, "the service is busy or not ready; ask again")
 }
 
