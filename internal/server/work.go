@@ -35,7 +35,7 @@ func (w *works) run(ctx context.Context) error {
 
 func openWork(o Options, store *sqlite.Store) (*works, error) {
 	w := new(works)
-	runners, err := w.agents(o, sqlite.Mailbox{Store: store, Poll: time.Duration(o.Work.Poll)})
+	runners, err := w.agents(o, sqlite.CallbackStore{Store: store, Poll: time.Duration(o.Work.Poll)})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func openGit(o Options) (*delivery.Git, error) {
 
 // agents returns the runner of each agent, and sets the handler of results that agents
 // send later.
-func (w *works) agents(o Options, mailbox agent.Mailbox) (map[string]agent.Runner, error) {
+func (w *works) agents(o Options, callbacks agent.CallbackStore) (map[string]agent.Runner, error) {
 	runners := map[string]agent.Runner{}
 	var later []*agent.HTTP
 	for template, c := range o.Agents {
@@ -107,7 +107,7 @@ func (w *works) agents(o Options, mailbox agent.Mailbox) (map[string]agent.Runne
 		}
 		config := agent.HTTPConfig{URL: c.URL, Secret: secret, Timeout: timeout, MaxOutput: maxOutput, Now: o.Now}
 		if c.Callback {
-			config.Callback, config.Mailbox = o.BaseURL+"/callbacks", mailbox
+			config.Callback, config.CallbackStore = o.BaseURL+"/callbacks", callbacks
 		}
 		runner, err := agent.NewHTTP(config)
 		if err != nil {

@@ -188,13 +188,14 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// An answer of an agent elsewhere reaches whoever waits for it, in this process
+// A result that an agent sends later reaches the run that waits for it, in this process
 // or in another, and is never replaced.
-func TestMailbox(t *testing.T) {
+func TestCallbacks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boxoffice.db")
-	here, there := sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}, sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}
-	if _, err := here.Put(t.Context(), "a", []byte("nobody waits")); !errors.Is(err, work.ErrNotFound) {
-		t.Errorf("without a box: %v", err)
+	here := sqlite.CallbackStore{Store: open(t, path), Poll: time.Millisecond}
+	there := sqlite.CallbackStore{Store: open(t, path), Poll: time.Millisecond}
+	if _, err := here.Put(t.Context(), "a", []byte("no run waits")); !errors.Is(err, work.ErrNotFound) {
+		t.Errorf("without a task: %v", err)
 	}
 	for range 2 { // also by a run after a restart
 		if kept, err := there.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil || kept != nil {
@@ -228,10 +229,10 @@ func TestMailbox(t *testing.T) {
 }
 
 // Whoever opens a box or waits goes on while the database is away.
-func TestMailboxAway(t *testing.T) {
+func TestCallbacksWithoutDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boxoffice.db")
-	mailbox := sqlite.Mailbox{Store: open(t, path), Poll: time.Millisecond}
-	if _, err := mailbox.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil {
+	callbacks := sqlite.CallbackStore{Store: open(t, path), Poll: time.Millisecond}
+	if _, err := callbacks.Open(t.Context(), "a", boxoffice.NewUUID(), "main"); err != nil {
 		t.Fatal(err)
 	}
 	db := raw(t, path)
@@ -239,23 +240,23 @@ func TestMailboxAway(t *testing.T) {
 	must(t, db, `ALTER TABLE callbacks RENAME TO callbacks_away`)
 	got, opened := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := mailbox.Open(t.Context(), "b", boxoffice.NewUUID(), "main")
+		_, err := callbacks.Open(t.Context(), "b", boxoffice.NewUUID(), "main")
 		opened <- err
 	}()
 	go func() {
-		answer, err := mailbox.Wait(t.Context(), "a")
+		answer, err := callbacks.Wait(t.Context(), "a")
 		if err == nil && string(answer) != "x" {
 			err = fmt.Errorf("got %q", answer)
 		}
 		got <- err
 	}()
 	for range 10 { // while the other looks
-		if _, err := mailbox.Put(t.Context(), "a", []byte("x")); err == nil || errors.Is(err, work.ErrNotFound) {
+		if _, err := callbacks.Put(t.Context(), "a", []byte("x")); err == nil || errors.Is(err, work.ErrNotFound) {
 			t.Errorf("kept while the table is away: %v", err)
 		}
 	}
 	must(t, db, `ALTER TABLE callbacks_away RENAME TO callbacks`)
-	if _, err := mailbox.Put(t.Context(), "a", []byte("x")); err != nil {
+	if _, err := callbacks.Put(t.Context(), "a", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(<-got, <-opened); err != nil {
@@ -265,7 +266,7 @@ func TestMailboxAway(t *testing.T) {
 
 // A box is there until the run of its node is over; a run whose worker was lost
 // or stopped is not, and finds its answer.
-func TestMailboxGoesWithItsRun(t *testing.T) {
+func TestCallbackEndsWithItsRun(t *testing.T) {
 	const holder, now = "process 1", boxoffice.Timestamp(1_780_000_000_000)
 	for _, test := range []struct {
 		outcome work.Outcome
@@ -276,7 +277,7 @@ func TestMailboxGoesWithItsRun(t *testing.T) {
 	} {
 		t.Run(string(test.outcome), func(t *testing.T) {
 			store := open(t, filepath.Join(t.TempDir(), "boxoffice.db"))
-			mailbox := sqlite.Mailbox{Store: store, Poll: time.Millisecond}
+			callbacks := sqlite.CallbackStore{Store: store, Poll: time.Millisecond}
 			var job, panel work.Opened
 			for nonce, opens := range []func(work.Tx, work.Owner) error{
 				func(tx work.Tx, owner work.Owner) (err error) {
@@ -301,10 +302,10 @@ func TestMailboxGoesWithItsRun(t *testing.T) {
 					t.Fatal(err)
 				}
 				id := string(run.Work)
-				if _, err := mailbox.Open(t.Context(), id, run.Work, assignment.Node.Label()); err != nil {
+				if _, err := callbacks.Open(t.Context(), id, run.Work, assignment.Node.Label()); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := mailbox.Open(t.Context(), "other "+id, run.Work, "another"); err != nil {
+				if _, err := callbacks.Open(t.Context(), "other "+id, run.Work, "another"); err != nil {
 					t.Fatal(err)
 				}
 				if test.outcome == "cancelled" {
@@ -315,10 +316,10 @@ func TestMailboxGoesWithItsRun(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := mailbox.Put(t.Context(), id, []byte("x")); (err == nil) != test.stays || err != nil && !errors.Is(err, work.ErrNotFound) {
+				if _, err := callbacks.Put(t.Context(), id, []byte("x")); (err == nil) != test.stays || err != nil && !errors.Is(err, work.ErrNotFound) {
 					t.Errorf("%s: %v", assignment.Node.Label(), err)
 				}
-				if _, err := mailbox.Put(t.Context(), "other "+id, []byte("x")); err != nil {
+				if _, err := callbacks.Put(t.Context(), "other "+id, []byte("x")); err != nil {
 					t.Errorf("another node's: %v", err)
 				}
 			}

@@ -13,16 +13,16 @@ import (
 	"boxoffice/internal/work"
 )
 
-// Mailbox keeps the results that agents send later. If it is kept in a database, a result reaches a run of another
+// CallbackStore keeps the results that agents send later. If it is kept in a database, a result reaches a run of another
 // process, or a run that began after a restart. An id reveals nothing about the work and never names another task.
-type Mailbox interface {
-	// Open creates a box for the result of a node's task, unless there is one, and returns the result in it, if any.
-	// The box exists until the run of the node is over.
+type CallbackStore interface {
+	// Open saves that a result of a node's task is waited for, until the run of the node is over. If a result is kept
+	// already, Open returns it.
 	Open(ctx context.Context, id string, of boxoffice.UUID, node string) (kept []byte, err error)
-	// Put keeps a result under an id, unless the box has one, and returns the result that is kept. It returns
-	// work.ErrNotFound if there is no box.
+	// Put keeps the result of a task, unless one is kept, and returns the one that is kept. It returns
+	// work.ErrNotFound if no result is waited for.
 	Put(ctx context.Context, id string, result []byte) (kept []byte, err error)
-	// Wait waits until a result is kept under an id, and returns it.
+	// Wait waits until the result of a task is kept, and returns it.
 	Wait(ctx context.Context, id string) (result []byte, err error)
 }
 
@@ -86,7 +86,7 @@ func (c *Callbacks) take(w http.ResponseWriter, r *http.Request) (status int, de
 			return http.StatusBadRequest, err.Error()
 		}
 	}
-	kept, err := agent.Mailbox.Put(r.Context(), id, body)
+	kept, err := agent.CallbackStore.Put(r.Context(), id, body)
 	switch {
 	case errors.Is(err, work.ErrNotFound):
 		return http.StatusNotFound, noSuchTask

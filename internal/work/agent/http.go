@@ -17,14 +17,14 @@ import (
 
 // HTTPConfig describes an agent that is reached over HTTP.
 type HTTPConfig struct {
-	URL       string
-	Secret    Secret
-	Timeout   time.Duration // from the task to its result, whether that is the response or sent later
-	MaxOutput int64         // bytes of the result
-	Callback  string        // the URL of callbacks without the id: "https://host/callbacks"; "": no callbacks
-	Mailbox   Mailbox       // keeps results that are sent later; required with Callback
-	Client    *http.Client  // nil: one with the standard library's transport
-	Now       func() time.Time
+	URL           string
+	Secret        Secret
+	Timeout       time.Duration // from the task to its result, whether that is the response or sent later
+	MaxOutput     int64         // bytes of the result
+	Callback      string        // the URL of callbacks without the id: "https://host/callbacks"; "": no callbacks
+	CallbackStore CallbackStore // keeps results that are sent later; required with Callback
+	Client        *http.Client  // nil: one with the standard library's transport
+	Now           func() time.Time
 }
 
 // HTTP is a Runner of an agent that is reached over HTTP. It posts the task as a Standard Webhook. The same task always
@@ -32,7 +32,7 @@ type HTTPConfig struct {
 //
 // The agent responds 200 with a result, or 202 and sends the result later to the task's callback. It has no access to
 // the workspace: the result's files are what it makes. If the service ends while a run waits, the run is lost. When the
-// task is run again and the Mailbox has its result, the agent is not asked.
+// task is run again and the CallbackStore has its result, the agent is not asked.
 type HTTP struct{ HTTPConfig }
 
 // NewHTTP checks the configuration.
@@ -44,8 +44,8 @@ func NewHTTP(config HTTPConfig) (*HTTP, error) {
 		return nil, errors.New("agent: secret: is required")
 	case config.Timeout <= 0 || config.MaxOutput <= 0:
 		return nil, errors.New("agent: timeout and limits must be positive")
-	case config.Callback != "" && config.Mailbox == nil:
-		return nil, errors.New("agent: callbacks need a mailbox")
+	case config.Callback != "" && config.CallbackStore == nil:
+		return nil, errors.New("agent: callbacks need a store")
 	}
 	client := http.Client{Transport: http.DefaultTransport}
 	if config.Client != nil {
@@ -79,7 +79,7 @@ func (h *HTTP) Run(ctx context.Context, dir string, task Task) (Report, error) {
 	defer cancel()
 	var result []byte
 	if h.Callback != "" {
-		result, err = h.Mailbox.Open(ctx, id, task.Job, task.Node)
+		result, err = h.CallbackStore.Open(ctx, id, task.Job, task.Node)
 	}
 	if err == nil && result == nil {
 		result, err = h.ask(ctx, id, document)
@@ -123,7 +123,7 @@ func (h *HTTP) ask(ctx context.Context, id string, document []byte) ([]byte, err
 		return result, nil
 	case response.StatusCode == http.StatusAccepted && h.Callback != "":
 		response.Body.Close() // the result may take hours
-		return h.Mailbox.Wait(ctx, id)
+		return h.CallbackStore.Wait(ctx, id)
 	default:
 		return nil, h.badStatus(response)
 	}

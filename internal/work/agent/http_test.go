@@ -112,8 +112,8 @@ type remote struct {
 	callbacks *httptest.Server
 }
 
-// newMailbox returns the service's mailbox, on a store of its own.
-func newMailbox(t *testing.T) agent.Mailbox {
+// newCallbackStore returns the service's CallbackStore, on a store of its own.
+func newCallbackStore(t *testing.T) agent.CallbackStore {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: testdb.Path(t)})
 	if err != nil {
@@ -124,11 +124,11 @@ func newMailbox(t *testing.T) agent.Mailbox {
 			t.Error(err)
 		}
 	})
-	return sqlite.Mailbox{Store: store, Poll: time.Millisecond}
+	return sqlite.CallbackStore{Store: store, Poll: time.Millisecond}
 }
 
 func newRemote(
-	t *testing.T, mailbox agent.Mailbox, behave func(http.ResponseWriter, *http.Request, agent.Task),
+	t *testing.T, store agent.CallbackStore, behave func(http.ResponseWriter, *http.Request, agent.Task),
 	changes ...func(*agent.HTTPConfig),
 ) remote {
 	t.Helper()
@@ -153,7 +153,7 @@ func newRemote(
 	t.Cleanup(callbacks.Close)
 	config := agent.HTTPConfig{
 		URL: elsewhere.URL + "/agent?key=hidden", Secret: key, Timeout: time.Minute, MaxOutput: 1000,
-		Callback: callbacks.URL + "/callbacks", Mailbox: mailbox, Now: clock,
+		Callback: callbacks.URL + "/callbacks", CallbackStore: store, Now: clock,
 	}
 	for _, change := range changes {
 		change(&config)
@@ -173,7 +173,7 @@ func newRemote(
 
 func TestAnswersAtOnce(t *testing.T) {
 	sent := agent.Task{Job: boxoffice.NewUUID(), Node: "n", Objective: "write", Inputs: []string{"yes"}}
-	r := newRemote(t, newMailbox(t), func(w http.ResponseWriter, r *http.Request, got agent.Task) {
+	r := newRemote(t, newCallbackStore(t), func(w http.ResponseWriter, r *http.Request, got agent.Task) {
 		if want := r.Header.Get("Webhook-Id"); !strings.HasSuffix(got.Callback, "/callbacks/"+want) {
 			t.Errorf("called back at %q, want %q", got.Callback, want)
 		}
@@ -211,10 +211,10 @@ func TestFailuresOverHTTP(t *testing.T) {
 		"no signature":  {401, [2]string{}, "who?", agent.Failure{Kind: agent.BadStatus, Code: 401, Detail: "who?"}},
 		"elsewhere":     {307, [2]string{"Location", "http://127.0.0.1:1/"}, "", agent.Failure{Kind: agent.BadStatus, Code: 307}},
 	}
-	mailbox := newMailbox(t)
+	callbacks := newCallbackStore(t)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := newRemote(t, mailbox, func(w http.ResponseWriter, _ *http.Request, _ agent.Task) {
+			r := newRemote(t, callbacks, func(w http.ResponseWriter, _ *http.Request, _ agent.Task) {
 				if test.header[0] != "" {
 					w.Header().Set(test.header[0], test.header[1])
 				}
@@ -234,7 +234,7 @@ func TestFailuresOverHTTP(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	r := newRemote(t, newMailbox(t), func(http.ResponseWriter, *http.Request, agent.Task) { panic(http.ErrAbortHandler) })
+	r := newRemote(t, newCallbackStore(t), func(http.ResponseWriter, *http.Request, agent.Task) { panic(http.ErrAbortHandler) })
 	_, err := r.Run(t.Context(), workspace(t), agent.Task{Job: boxoffice.NewUUID()})
 	if kind(err) != agent.Unreachable || strings.Contains(err.Error(), "hidden") {
 		t.Error(err)
@@ -260,8 +260,8 @@ func deliver(t *testing.T, url, id, body string, at time.Time) int {
 func TestAnswersLater(t *testing.T) {
 	type asked struct{ id, callback string }
 	tasks := make(chan asked, 1)
-	mailbox := newMailbox(t)
-	r := newRemote(t, mailbox, func(w http.ResponseWriter, r *http.Request, task agent.Task) {
+	callbacks := newCallbackStore(t)
+	r := newRemote(t, callbacks, func(w http.ResponseWriter, r *http.Request, task agent.Task) {
 		tasks <- asked{r.Header.Get("Webhook-Id"), task.Callback}
 		w.WriteHeader(http.StatusAccepted)
 	})
@@ -341,7 +341,7 @@ func TestAnswersLater(t *testing.T) {
 
 // An answer that is sent later may be as large as one that is the response.
 func TestLargeAnswerLater(t *testing.T) {
-	r := newRemote(t, newMailbox(t), func(w http.ResponseWriter, r *http.Request, task agent.Task) {
+	r := newRemote(t, newCallbackStore(t), func(w http.ResponseWriter, r *http.Request, task agent.Task) {
 		w.WriteHeader(http.StatusAccepted)
 		text := strings.Repeat("x", 3<<19)
 		large := `{"outcome":"done","summary":"large","files":[{"path":"x","text":"` + text + `"}]}`
@@ -356,9 +356,9 @@ func TestLargeAnswerLater(t *testing.T) {
 }
 
 func TestNeverAnswersLater(t *testing.T) {
-	mailbox := newMailbox(t)
+	callbacks := newCallbackStore(t)
 	asked := make(chan struct{}, 2)
-	r := newRemote(t, mailbox, func(w http.ResponseWriter, _ *http.Request, _ agent.Task) {
+	r := newRemote(t, callbacks, func(w http.ResponseWriter, _ *http.Request, _ agent.Task) {
 		w.WriteHeader(http.StatusAccepted)
 		asked <- struct{}{}
 	})
