@@ -102,8 +102,8 @@ func settledPayment(t *testing.T, store *sqlite.Store, terms x402.Requirements, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder := order.Settlement{Store: store}
-	if err := recorder.Record(t.Context(), nil, []payment.Decision{{
+	settlement := order.Settlement{Store: store}
+	if err := settlement.SaveDecisions(t.Context(), nil, []payment.Decision{{
 		Intent: saved, Outcome: payment.OutcomeSettled,
 		Evidence: &payment.Evidence{TxHash: common.Hash{1}, LogIndex: uint(nonce), SettledAt: 2},
 	}}, 2); err != nil {

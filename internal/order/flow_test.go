@@ -151,8 +151,8 @@ func (w *world) submit(paid *x402.Payment) string {
 func (w *world) decide(decision payment.Decision) {
 	w.Helper()
 	decision.Intent = *w.read().Payment
-	recorder := order.Settlement{Store: w.store}
-	w.must(recorder.Record(w.Context(), nil, []payment.Decision{decision}, boxoffice.At(w.time())))
+	settlement := order.Settlement{Store: w.store}
+	w.must(settlement.SaveDecisions(w.Context(), nil, []payment.Decision{decision}, boxoffice.At(w.time())))
 }
 
 // admit has the flow admit what is paid.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"boxoffice"
+	"boxoffice/internal/crash"
 	"boxoffice/internal/payment"
 )
 
@@ -101,21 +102,24 @@ func Admit(record *Record, at boxoffice.Timestamp) Change {
 }
 
 // Settlement saves the decisions of settlers together with the changes of orders that
-// follow from them. It implements payment.Recorder.
-type Settlement struct{ Store SettlementStore }
+// follow from them. It implements payment.Decisions.
+type Settlement struct {
+	Store   SettlementStore
+	Decided func() // called after decisions were saved; may be nil
+}
 
-var _ payment.Recorder = Settlement{}
+var _ payment.Decisions = Settlement{}
 
 // SettlementStore executes the changes of a Settlement.
 type SettlementStore interface {
-	// Settle executes all changes in one transaction, and closes the slot if one
+	// SaveChanges executes all changes in one transaction, and closes the slot if one
 	// is named. It changes nothing and returns payment.ErrStale if a row is not as
 	// its change needs it or if the slot would still carry an intent, and
 	// payment.ErrCredited if the evidence of an intent has settled another intent.
-	Settle(ctx context.Context, changes Changes) error
+	SaveChanges(ctx context.Context, changes Changes) error
 }
 
-// Changes are the conditional writes of one call of Settle.
+// Changes are the conditional writes of one call of SaveChanges.
 type Changes struct {
 	Intents   []payment.Change
 	Orders    []Change
@@ -123,15 +127,24 @@ type Changes struct {
 	At        boxoffice.Timestamp
 }
 
-// Record implements payment.Recorder.
-func (s Settlement) Record(
+// SaveDecisions implements payment.Decisions. After a crash before Decided is called,
+// Flow.Run or the facilitator finds the decisions by polling.
+func (s Settlement) SaveDecisions(
 	ctx context.Context, slotID *boxoffice.UUID, decisions []payment.Decision, at boxoffice.Timestamp,
 ) error {
 	changes, err := changesBy(decisions, slotID, at)
 	if err != nil {
 		return err
 	}
-	return s.Store.Settle(ctx, changes)
+	if err := s.Store.SaveChanges(ctx, changes); err != nil {
+		return err
+	}
+	crash.At(crash.DecisionsSaved)
+	if s.Decided != nil {
+		s.Decided()
+	}
+	crash.At(crash.DecisionsAnnounced)
+	return nil
 }
 
 // changesBy returns the conditional writes for the decisions of a settler.

@@ -15,7 +15,7 @@ import (
 // captured keeps what a Settlement has a store execute.
 type captured struct{ order.Changes }
 
-func (c *captured) Settle(_ context.Context, changes order.Changes) error {
+func (c *captured) SaveChanges(_ context.Context, changes order.Changes) error {
 	c.Changes = changes
 	return nil
 }
@@ -72,8 +72,6 @@ func TestSettlement(t *testing.T) {
 		{"waiting", "failed"}:                {failed, fails},
 		{"waiting", "failed, final"}:         {dead, fails},
 		{"sent", "settled"}:                  {settled, paid},
-		{"sent", "failed"}:                   {failed, fails},
-		{"sent", "failed, final"}:            {dead, fails},
 		{"sent", "released"}:                 {waiting, none},
 		{"sent", "reverted"}:                 {reverted, none},
 		{"settled", "undone"}:                {waiting + undone, none},
@@ -83,8 +81,6 @@ func TestSettlement(t *testing.T) {
 		{"waiting, undone", "failed"}:        {failed + undone, none},
 		{"waiting, undone", "failed, final"}: {dead + undone, none},
 		{"sent, undone", "settled"}:          {settled, none},
-		{"sent, undone", "failed"}:           {failed + undone, none},
-		{"sent, undone", "failed, final"}:    {dead + undone, none},
 		{"sent, undone", "released"}:         {waiting + undone, none},
 		{"sent, undone", "reverted"}:         {reverted + undone, none},
 		{"failed, undone", "settled"}:        {settled, none},
@@ -99,7 +95,7 @@ func TestSettlement(t *testing.T) {
 						decision.Intent.OrderID, decision.Intent.SubmissionID = "", decision.Intent.OrderID
 					}
 					var store captured
-					err := order.Settlement{Store: &store}.Record(t.Context(), progress.SlotID, []payment.Decision{decision}, 9)
+					err := order.Settlement{Store: &store}.SaveDecisions(t.Context(), progress.SlotID, []payment.Decision{decision}, 9)
 					want, may := allowed[[2]string{from, outcome}]
 					if !may {
 						if err == nil {
@@ -177,7 +173,7 @@ func TestSettlementOfSlot(t *testing.T) {
 	another := boxoffice.NewUUID()
 	settlement := order.Settlement{Store: new(captured)}
 	for name, closes := range map[string]*boxoffice.UUID{"none": nil, "another": &another} {
-		if err := settlement.Record(t.Context(), closes, []payment.Decision{decision}, 9); err == nil {
+		if err := settlement.SaveDecisions(t.Context(), closes, []payment.Decision{decision}, 9); err == nil {
 			t.Errorf("an intent left its slot while the slot that closes is %s", name)
 		}
 	}
@@ -186,7 +182,7 @@ func TestSettlementOfSlot(t *testing.T) {
 		"failed without a reason":  {Outcome: payment.OutcomeFailed},
 	} {
 		broken.Intent.Progress = intents["waiting"]
-		if err := settlement.Record(t.Context(), nil, []payment.Decision{broken}, 9); err == nil {
+		if err := settlement.SaveDecisions(t.Context(), nil, []payment.Decision{broken}, 9); err == nil {
 			t.Errorf("%s", name)
 		}
 	}

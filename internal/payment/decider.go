@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/internal/crash"
 
 	"github.com/ethereum/go-ethereum/common"
 )
@@ -17,12 +16,11 @@ type DeciderConfig struct {
 	ChainID       uint64
 	Chain         Chain
 	Store         Store
-	Recorder      Recorder
+	Decisions     Decisions
 	History       History
 	Confirmations uint64        // blocks that must hold a transfer before it counts, its own included; at least 1
 	ReorgDepth    uint64        // blocks above one that no reorganisation removes
 	ReviewEvery   time.Duration // how often decided intents are looked at again
-	Decided       func()        // called after intents were decided; may be nil
 	Now           func() time.Time
 	Log           *slog.Logger
 }
@@ -95,20 +93,10 @@ func (d *Decider) readView(ctx context.Context) (view, error) {
 		buried: at(max(d.Confirmations-1, d.ReorgDepth))}, nil
 }
 
-// record saves decisions, closes the slot if one is named, and calls Decided. A
-// crash
-//   - before they are saved: the next round decides again, by the chain;
-//   - after that, before Decided: order.Flow or the facilitator finds them by polling.
-func (d *Decider) record(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision) error {
-	if err := d.Recorder.Record(ctx, slotID, decisions, boxoffice.At(d.Now())); err != nil {
-		return err
-	}
-	crash.At(crash.DecisionsSaved)
-	if d.Decided != nil {
-		d.Decided()
-	}
-	crash.At(crash.DecisionsAnnounced)
-	return nil
+// save saves decisions and closes the slot if one is named. After a crash before that
+// the next round decides again, by the chain.
+func (d *Decider) save(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision) error {
+	return d.Decisions.SaveDecisions(ctx, slotID, decisions, boxoffice.At(d.Now()))
 }
 
 func (d *Decider) evidence(t Transfer) *Evidence {

@@ -69,10 +69,10 @@ func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Re
 	case receipt != nil:
 		return false, nil // mined, but not confirmed yet
 	case slot.WalletNonce < confirmed:
-		s.Log.ErrorContext(ctx, "a transaction that this service did not sign used a nonce of the settlement "+
-			"wallet; its payments are sent again",
+		s.Log.ErrorContext(ctx,
+			"a transaction that we did not sign used a nonce of the settlement wallet; its payments are sent again",
 			"walletNonce", slot.WalletNonce)
-		err := s.record(ctx, &slot.ID, decisionsFor(slot.Intents, OutcomeReleased))
+		err := s.save(ctx, &slot.ID, decisionsFor(slot.Intents, OutcomeReleased))
 		return err == nil, err
 	case passed(slot.lastTx().SignedAt.Time(), s.Now(), s.BumpAfter):
 		return false, s.replaceTx(ctx, slot)
@@ -143,7 +143,7 @@ func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Rec
 	if err := s.Costs.SaveCost(ctx, receipt.TxHash, int64(receipt.GasUsed), receipt.feeGwei()); err != nil {
 		return err
 	}
-	if err := s.record(ctx, &slot.ID, decisions); err != nil {
+	if err := s.save(ctx, &slot.ID, decisions); err != nil {
 		return err
 	}
 	s.Log.InfoContext(ctx, "slot closed", "tx", receipt.TxHash, "walletNonce", slot.WalletNonce,

@@ -150,15 +150,15 @@ type Store interface {
 	Unresolved(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
 }
 
-// Recorder saves the decisions of settlers, and changes the orders that the intents
-// pay for.
-type Recorder interface {
-	// Record saves all decisions in one transaction and closes the slot, if one is
-	// named: then every intent of the slot that is still sent has to be decided.
+// Decisions saves the decisions of settlers, changes the orders that the intents pay
+// for, and wakes who waits for a decision.
+type Decisions interface {
+	// SaveDecisions saves all decisions in one transaction and closes the slot, if one
+	// is named: then every intent of the slot that is still sent has to be decided.
 	// It returns ErrStale and changes nothing if an intent or the slot changed
 	// since it was read, and ErrCredited if a Transfer log was credited to another
 	// intent.
-	Record(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision, at boxoffice.Timestamp) error
+	SaveDecisions(ctx context.Context, slotID *boxoffice.UUID, decisions []Decision, at boxoffice.Timestamp) error
 }
 
 // History reads settled intents and closed slots, and opens closed slots again after
@@ -170,9 +170,9 @@ type History interface {
 	// ClosedSlots returns a wallet's closed slots from a nonce on, lowest nonce
 	// first, with every intent that they carried.
 	ClosedSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64) ([]Slot, error)
-	// ReopenSlots opens a wallet's closed slots from a nonce on and executes the
-	// changes of their intents: all of it, or ErrStale and nothing.
-	ReopenSlots(ctx context.Context, chainID uint64, sender common.Address, nonce uint64, changes []Change) error
+	// ReopenSlots opens closed slots and executes the changes of their intents: all of
+	// it, or ErrStale and nothing.
+	ReopenSlots(ctx context.Context, closed []Slot, changes []Change) error
 	// Carried returns whether we signed a transaction, and which intents it carried.
 	Carried(ctx context.Context, tx common.Hash) (ours bool, intents []boxoffice.UUID, err error)
 }

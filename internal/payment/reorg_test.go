@@ -100,7 +100,7 @@ func TestReorgAfterConfirmation(t *testing.T) {
 				if lost := w.read(intent.OrderID).Payment; lost.State != payment.Failed || !lost.Undone() {
 					t.Errorf("the lost payment is %s", lost.State)
 				}
-				if !strings.Contains(w.log.String(), "does not have the money") {
+				if !strings.Contains(w.log.String(), "cannot be settled again") {
 					t.Errorf("the log does not say it\n%s", w.log)
 				}
 				return

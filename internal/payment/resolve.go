@@ -117,22 +117,22 @@ func (d *Decider) decide(ctx context.Context, v view, u unresolved, permit permi
 // saveDecision saves a decision on an intent that is in no slot.
 func (d *Decider) saveDecision(ctx context.Context, decision Decision) error {
 	intent := decision.Intent
-	err := d.record(ctx, nil, []Decision{decision})
+	err := d.save(ctx, nil, []Decision{decision})
 	switch {
 	case errors.Is(err, ErrCredited):
 		// The Transfer settled another intent. The next round skips this Transfer.
 		d.credited[logID{decision.Evidence.TxHash, decision.Evidence.LogIndex}] = true
 	case err != nil:
 	case decision.Outcome == OutcomeSettled:
-		d.Log.InfoContext(ctx, "payment settled by another transaction", "intent", intent.ID, "tx",
-			decision.Evidence.TxHash)
+		d.Log.InfoContext(ctx, "payment settled by another transaction",
+			"intent", intent.ID, "tx", decision.Evidence.TxHash)
 	case intent.Undone():
-		d.Log.ErrorContext(ctx, "a payment that a reorganisation removed cannot be settled again: its order is paid "+
-			"and the recipient does not have the money",
+		d.Log.ErrorContext(ctx,
+			"a payment that a reorganisation removed cannot be settled again: its order is paid, the recipient is not",
 			"intent", intent.ID, "order", intent.OrderID, "reason", decision.Reason)
 	default:
-		d.Log.InfoContext(ctx, "payment failed", "intent", intent.ID, "reason", decision.Reason, "final",
-			decision.Final)
+		d.Log.InfoContext(ctx, "payment failed",
+			"intent", intent.ID, "reason", decision.Reason, "final", decision.Final)
 	}
 	return err
 }

@@ -89,16 +89,16 @@ func (s *Settler) reopenSlots(ctx context.Context, v view) error {
 		return err
 	}
 	closed, err := s.History.ClosedSlots(ctx, s.ChainID, s.Wallet.Address(), unused)
-	if err != nil {
+	if err != nil || len(closed) == 0 {
 		return err
 	}
-	err = s.History.ReopenSlots(ctx, s.ChainID, s.Wallet.Address(), unused, Resend(closed))
-	if err == nil && len(closed) > 0 {
-		s.Log.ErrorContext(ctx, "a reorganisation deeper than the confirmations removed transactions; they are sent "+
-			"again",
-			"slots", len(closed), "fromWalletNonce", unused)
+	if err := s.History.ReopenSlots(ctx, closed, Resend(closed)); err != nil {
+		return err
 	}
-	return err
+	s.Log.ErrorContext(ctx,
+		"a reorganisation deeper than the confirmations removed transactions; they are sent again",
+		"slots", len(closed), "fromWalletNonce", unused)
+	return nil
 }
 
 // undo makes settled intents waiting again if their Transfer is in no block any more.
@@ -141,15 +141,15 @@ func (d *Decider) undo(ctx context.Context, v view, settled []Intent) error {
 		}
 		undone = append(undone, intents...)
 		for _, intent := range intents {
-			d.Log.ErrorContext(ctx, "a reorganisation removed a settled payment; its order stays paid, and it is "+
-				"settled again while its permit allows it",
+			d.Log.ErrorContext(ctx,
+				"a reorganisation removed a settled payment; its order stays paid, and it is sent again if it can settle",
 				"intent", intent.ID, "order", intent.OrderID, "tx", key.tx, "block", intent.Evidence.BlockNumber)
 		}
 	}
 	if len(undone) == 0 {
 		return nil
 	}
-	return d.record(ctx, nil, decisionsFor(undone, OutcomeUndone))
+	return d.save(ctx, nil, decisionsFor(undone, OutcomeUndone))
 }
 
 // settlingReceipts returns the receipts of the transactions that settled the

@@ -11,21 +11,21 @@ import (
 
 // This file decides every state change of an intent. A Store only executes it.
 //
-//	             OutcomeReleased, OutcomeReverted
-//	         ┌───────────────────────────────────────┐
-//	         ▼                                       │
-//	───▶ waiting ──────────── Send ───────────────▶ sent ◀────┐
-//	     ▲  │  │                                    │  │      │
-//	     │  │  │           OutcomeFailed            │  │      │
-//	     │  │  └────────────────┬───────────────────┘  │      │
-//	     │  │                   ▼                      │      │
-//	     │  │                failed (until it is final)│      │
-//	     │  │                   │                      │      │
-//	     │  │                   │ OutcomeSettled       │      │
-//	     │  └───────────────────┼──────────────────────┘      │
-//	     │                      ▼                             │
-//	     └─ OutcomeUndone ── settled ────────── Resend ───────┘
-//	                          after a reorganisation: its order stays paid
+//	        OutcomeReleased, OutcomeReverted
+//	         ┌───────────────────────────┐
+//	         ▼                           │
+//	───▶ waiting ───────── Send ──────▶ sent ◀────┐
+//	     ▲  │  │                         │        │
+//	     │  │  │ OutcomeFailed           │        │
+//	     │  │  └─────▶ failed            │        │
+//	     │  │            │ until it is   │        │
+//	     │  │            │ final         │        │
+//	     │  └────────────┤OutcomeSettled │        │
+//	     │               ├───────────────┘        │
+//	     │               ▼                        │
+//	     └───────── settled ──────────────────────┘
+//	  OutcomeUndone                    Resend
+//	 after a reorganisation: its order stays paid
 
 // Progress is the part of an intent that changes.
 type Progress struct {
@@ -74,7 +74,7 @@ func (d *Decision) Change() (Change, error) {
 		switch {
 		case from.State == Failed && d.Final: // it keeps its first reason
 			to.Final = true
-		case from.State == Waiting || from.State == Sent:
+		case from.State == Waiting:
 			if d.Reason == "" {
 				return Change{}, fmt.Errorf("payment: intent %s cannot fail without a reason", d.Intent.ID)
 			}

@@ -20,11 +20,11 @@ type Demand struct {
 	Payer        *common.Address         // the only wallet that may pay, if the quote names one
 }
 
-// Commitments returns what payers already have to pay.
-type Commitments interface {
-	// Committed returns how much of the permit's token the pending intents of the
+// PendingPayments returns what payers already have to pay.
+type PendingPayments interface {
+	// PendingAmount returns how much of the permit's token the pending intents of the
 	// permit's owner will move: the waiting ones and the sent ones.
-	Committed(ctx context.Context, permit Permit, chainID uint64) (boxoffice.Amount, error)
+	PendingAmount(ctx context.Context, permit Permit, chainID uint64) (boxoffice.Amount, error)
 }
 
 // Verifier decides whether a payment is accepted.
@@ -32,11 +32,11 @@ type Verifier struct{ VerifierConfig }
 
 // VerifierConfig is what a Verifier needs.
 type VerifierConfig struct {
-	Standings   Standings
-	Commitments Commitments
-	KeysOnly    bool         // Standings cannot ask wallets with code: the payer's key must have made both signatures
-	Ready       func() error // returns why no payment can be settled now
-	Now         func() time.Time
+	Standings Standings
+	Pending   PendingPayments
+	KeysOnly  bool         // Standings cannot ask wallets with code: the payer's key must have made both signatures
+	Ready     func() error // returns why no payment can be settled now
+	Now       func() time.Time
 }
 
 // NewVerifier returns a Verifier.
@@ -134,7 +134,7 @@ func (d Demand) checkTerms(paid *x402.Payment, now int64) *Rejection {
 // the nonce and the simulation, by one request of the standing.
 func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit,
 	signed signatures) (block uint64, err error) {
-	committed, err := v.Commitments.Committed(ctx, permit, demand.Approval.ChainID)
+	pending, err := v.Pending.PendingAmount(ctx, permit, demand.Approval.ChainID)
 	if err != nil {
 		return 0, err
 	}
@@ -146,7 +146,7 @@ func (v *Verifier) checkChain(ctx context.Context, demand Demand, permit Permit,
 	if rejection := signed.check(standing, permit); rejection != nil {
 		return 0, rejection
 	}
-	needed, fits := committed.Add(amount)
+	needed, fits := pending.Add(amount)
 	switch {
 	case !fits || standing.Balance.Cmp(needed) < 0:
 		return 0, reject(x402.ReasonInsufficientBalance, "the payer holds %s and needs %s, pending payments included",

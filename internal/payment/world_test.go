@@ -110,7 +110,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	w.config = s.settler
 	w.config.ChainID, w.config.Chain, w.config.Wallet = w.dev.ChainID().Uint64(), w.chain, w.wallet
 	w.config.Store, w.config.History, w.config.Costs, w.config.Rounds.Leases = w.store, w.store, w.store, w.store
-	w.config.Recorder = order.Settlement{Store: w.store}
+	w.config.Decisions = order.Settlement{Store: w.store}
 	w.restart()
 	return w
 }

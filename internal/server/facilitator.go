@@ -62,7 +62,7 @@ func (s *Server) openFacilitator(ctx context.Context) (err error) {
 	settling := facilitator.New(facilitator.Config{
 		ChainID: s.Chain.ID, Store: s.store,
 		Verifier: payment.NewVerifier(payment.VerifierConfig{
-			Standings: s.standings(), Commitments: s.store, Now: s.Now,
+			Standings: s.standings(), Pending: s.store, Now: s.Now,
 			Ready: func() error { return s.settler.Ready() },
 		}),
 		Signer: crypto.PubkeyToAddress(s.Key.PublicKey),

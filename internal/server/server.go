@@ -85,7 +85,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		Store:   s.store,
 		Actions: catalog,
 		Verifier: payment.NewVerifier(payment.VerifierConfig{
-			Standings: s.standings(), Commitments: s.store, KeysOnly: s.chain == nil, Now: s.Now,
+			Standings: s.standings(), Pending: s.store, KeysOnly: s.chain == nil, Now: s.Now,
 			Ready: func() error { return s.settler.Ready() },
 		}),
 		BaseURL: s.BaseURL, ServiceName: s.ServiceName, ChainID: s.Chain.ID,

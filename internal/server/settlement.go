@@ -99,14 +99,14 @@ func (s *Server) facilitatorClient() *remote.Client {
 
 // openSettlement makes the settler that settlement.via selects.
 func (s *Server) openSettlement(decided func()) {
-	recorder := order.Settlement{Store: s.store}
+	decisions := order.Settlement{Store: s.store, Decided: decided}
 	var decider *payment.Decider
 	if s.chain != nil {
 		decider = payment.NewDecider(payment.DeciderConfig{
-			ChainID: s.Chain.ID, Chain: s.chain, Store: s.store, Recorder: recorder, History: s.store,
+			ChainID: s.Chain.ID, Chain: s.chain, Store: s.store, Decisions: decisions, History: s.store,
 			Confirmations: s.Chain.Confirmations, ReorgDepth: s.Chain.ReorgDepth,
 			ReviewEvery: time.Duration(s.Settlement.Recheck),
-			Decided:     decided, Now: s.Now, Log: s.Log,
+			Now:         s.Now, Log: s.Log,
 		})
 	}
 	rounds := payment.LoopConfig{
@@ -116,10 +116,10 @@ func (s *Server) openSettlement(decided func()) {
 	}
 	if s.Settlement.Via == ViaFacilitator {
 		s.settler = remote.NewSettler(remote.SettlerConfig{
-			ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Recorder: recorder, Exposures: s.store,
+			ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Decisions: decisions, Exposures: s.store,
 			Decider:     decider,
 			MaxInFlight: s.Settlement.Facilitator.MaxInFlight, RetryEvery: time.Duration(s.Settlement.Facilitator.Retry),
-			Decided: decided, Rounds: rounds,
+			Rounds: rounds,
 		})
 		return
 	}

@@ -52,35 +52,27 @@ func (s *Settler) decideByReplies(ctx context.Context, waiting []payment.Intent)
 		case h.reply.Kind == ReplyNotTaken && h.neverSent && late:
 		default:
 			if late {
-				s.Rounds.Log.ErrorContext(ctx, "a payment may have been settled and the facilitator does not "+
-					"say so; configure chain.rpc_url to let the chain decide",
+				s.Rounds.Log.ErrorContext(ctx,
+					"the facilitator may have settled a payment; set chain.rpc_url to let the chain decide",
 					"intent", intent.ID, "order", intent.OrderID, "reason", h.reply.Reason)
 			}
 			continue
 		}
-		failures = append(failures, s.record(ctx, decision))
+		err := s.Decisions.SaveDecisions(ctx, nil, []payment.Decision{decision}, boxoffice.At(s.Rounds.Now()))
+		if err == nil {
+			s.Rounds.Log.InfoContext(ctx, "payment decided by the facilitator's reply",
+				"intent", intent.ID, "outcome", decision.Outcome, "reason", decision.Reason)
+		}
+		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
 }
 
-func (s *Settler) record(ctx context.Context, decision payment.Decision) error {
-	err := s.Recorder.Record(ctx, nil, []payment.Decision{decision}, boxoffice.At(s.Rounds.Now()))
-	if err != nil {
-		return err
-	}
-	s.Rounds.Log.InfoContext(ctx, "payment decided by the facilitator's reply",
-		"intent", decision.Intent.ID, "outcome", decision.Outcome, "reason", decision.Reason)
-	if s.Decided != nil {
-		s.Decided()
-	}
-	return nil
-}
-
-// evidence returns the evidence for a reply that says that the payment is settled. The reply names
-// the transaction but no log and no block, and there is no RPC node to ask. So the
-// block is 0, and the log index is a number that depends on the permit and is
-// greater than that of any log. It makes a permit settle one intent only, while
-// many permits can share a transaction.
+// evidence returns the evidence for a reply that says that the payment is settled. The
+// reply names the transaction but no log and no block, and there is no RPC node to ask.
+// So the block is 0, and the log index is a number that depends on the permit and is
+// greater than that of any log. It makes a permit settle one intent only, while many
+// permits can share a transaction.
 func (s *Settler) evidence(intent payment.Intent, reply Reply) *payment.Evidence {
 	digest := intent.Permit.Digest(s.ChainID)
 	return &payment.Evidence{

@@ -26,14 +26,13 @@ type SettlerConfig struct {
 	ChainID   uint64
 	Client    *Client
 	Store     Store
-	Recorder  payment.Recorder
+	Decisions payment.Decisions
 	Exposures Exposures
 	// Decider decides by the chain. It is nil if no RPC node is configured: then the
 	// facilitator's replies decide.
 	Decider     *payment.Decider
 	MaxInFlight int           // calls under way at once
 	RetryEvery  time.Duration // the pause before the second call for an intent; each further one is twice as long
-	Decided     func()        // called after the facilitator's replies decided intents; may be nil
 	Rounds      payment.LoopConfig
 }
 

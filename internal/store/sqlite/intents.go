@@ -102,7 +102,7 @@ const (
 		SELECT ` + intentColumns + ` FROM intents i
 		WHERE i.state = 'settled' AND i.chain_id = ? AND i.block_number >= ?
 		ORDER BY i.block_number DESC LIMIT ?`
-	selectCommitted = `
+	selectPending = `
 		SELECT amount FROM intents
 		WHERE owner = ? AND token = ? AND chain_id = ? AND state IN ('waiting', 'sent')`
 )
@@ -141,15 +141,15 @@ func (s *Store) Settled(ctx context.Context, chainID, first uint64, limit int) (
 	return intents, named(ctx, "read settled payments", err)
 }
 
-// Committed implements order.Store. A sum above 256 bits, which no balance
+// PendingAmount implements payment.PendingPayments. A sum above 256 bits, which no balance
 // covers, is the largest Amount.
-func (s *Store) Committed(ctx context.Context, permit payment.Permit, chainID uint64) (boxoffice.Amount, error) {
+func (s *Store) PendingAmount(ctx context.Context, permit payment.Permit, chainID uint64) (boxoffice.Amount, error) {
 	amounts, err := collect(ctx, s.readers, func(from row) (amount boxoffice.Amount, err error) {
 		err = from.Scan(intoText{&amount})
 		return amount, err
-	}, selectCommitted, text{permit.From}, text{permit.Permitted.Token}, chainID)
+	}, selectPending, text{permit.From}, text{permit.Permitted.Token}, chainID)
 	if err != nil {
-		return boxoffice.Amount{}, named(ctx, "read committed amounts", err)
+		return boxoffice.Amount{}, named(ctx, "read pending amounts", err)
 	}
 	return sum(amounts), nil
 }

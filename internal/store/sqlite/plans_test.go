@@ -25,7 +25,7 @@ func TestPlans(t *testing.T) {
 		{"orders_unadmitted", selectUnadmitted, []any{20}},
 		{"intents_waiting", selectWaiting, []any{1, 20}},
 		{"intents_unresolved", selectUnresolved, []any{1, 20}},
-		{"intents_committed", selectCommitted, []any{"x", "x", 1}},
+		{"intents_pending", selectPending, []any{"x", "x", 1}},
 		{"intents_settled", selectSettled, []any{1, 5, 20}},
 		{"slots_open", selectSlots(openSlots), []any{1, "x"}},
 		{"schedules_due", selectDue, []any{1, 0, "", 20}},

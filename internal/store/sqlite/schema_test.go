@@ -186,7 +186,8 @@ func TestSchemaRefuses(t *testing.T) {
 			[]string{fail},
 			`UPDATE intents SET state = 'waiting', reason = NULL`,
 		},
-		"sent in no slot": {nil, `UPDATE intents SET state = 'sent'`},
+		"a sent payment that fails": {[]string{sendIn(slot1)}, fail + `, slot_id = NULL`},
+		"sent in no slot":           {nil, `UPDATE intents SET state = 'sent'`},
 		"sent in a closed slot": {
 			[]string{`UPDATE slots SET closed_at = 1`},
 			`UPDATE intents SET state = 'sent', slot_id = ` + slot1,

@@ -129,8 +129,8 @@ func addTx(ctx context.Context, tx *sql.Tx, slotID boxoffice.UUID, signed paymen
 	return ifTaken(err, payment.ErrStale)
 }
 
-// Settle implements order.SettlementStore.
-func (s *Store) Settle(ctx context.Context, changes order.Changes) error {
+// SaveChanges implements order.SettlementStore.
+func (s *Store) SaveChanges(ctx context.Context, changes order.Changes) error {
 	return s.write(ctx, "settle", func(tx *sql.Tx) error {
 		if err := changeIntents(ctx, tx, changes.Intents); err != nil {
 			return err
@@ -184,15 +184,13 @@ func progressColumns(p payment.Progress) []any {
 }
 
 // ReopenSlots implements payment.History.
-func (s *Store) ReopenSlots(
-	ctx context.Context, chainID uint64, sender common.Address, nonce uint64, changes []payment.Change,
-) error {
+func (s *Store) ReopenSlots(ctx context.Context, closed []payment.Slot, changes []payment.Change) error {
 	return s.write(ctx, "reopen slots", func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `
-			UPDATE slots SET closed_at = NULL
-			WHERE chain_id = ? AND sender = ? AND wallet_nonce >= ? AND closed_at IS NOT NULL`, chainID, text{sender}, nonce,
-		); err != nil {
-			return err
+		for _, slot := range closed {
+			if err := move(ctx, tx, `
+				UPDATE slots SET closed_at = NULL WHERE id = ? AND closed_at IS NOT NULL`, slot.ID); err != nil {
+				return err
+			}
 		}
 		return changeIntents(ctx, tx, changes)
 	})

@@ -135,8 +135,9 @@ var historyTests = map[string]func(*testing.T, Store){
 		changes := payment.Resend(closed)
 		stale := []payment.Change{changes[0]}
 		stale[0].From.Reverts++
-		wantError(t, store.ReopenSlots(t.Context(), chainID, sender, 5, stale), payment.ErrStale)
-		fatal(t, store.ReopenSlots(t.Context(), chainID, sender, 5, changes))
+		wantError(t, store.ReopenSlots(t.Context(), closed, stale), payment.ErrStale)
+		fatal(t, store.ReopenSlots(t.Context(), closed, changes))
+		wantError(t, store.ReopenSlots(t.Context(), closed, nil), payment.ErrStale) // open again
 		settled.State, settled.SlotID = payment.Sent, &slot.ID
 		slot.Intents = []payment.Intent{settled}
 		slots, err := store.Slots(t.Context(), chainID, sender)
@@ -156,8 +157,8 @@ var historyTests = map[string]func(*testing.T, Store){
 		inFirst := sent(intent, first)
 		fatal(t, settle(t.Context(), store, &first.ID, decisions{released(inFirst)}, now))
 		fatal(t, openSlot(t.Context(), store, second))
-		fatal(t, store.ReopenSlots(t.Context(), chainID, sender, 1, nil))
-		for _, stale := range []payment.Decision{released(inFirst), failed(inFirst, true), settledBy(inFirst, transfer(1))} {
+		fatal(t, store.ReopenSlots(t.Context(), []payment.Slot{first}, nil))
+		for _, stale := range []payment.Decision{released(inFirst), settledBy(inFirst, transfer(1))} {
 			wantError(t, settle(t.Context(), store, &first.ID, decisions{stale}, now), payment.ErrStale)
 		}
 		_, last := status(t, store, record)

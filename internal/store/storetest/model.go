@@ -212,7 +212,7 @@ func mistaken(slotID *boxoffice.UUID, decision payment.Decision) bool {
 	case payment.OutcomeSettled:
 		return intent.State == payment.Settled
 	case payment.OutcomeFailed:
-		return intent.State == payment.Settled || intent.State == payment.Failed && !decision.Final
+		return intent.State != payment.Waiting && !(intent.State == payment.Failed && decision.Final)
 	case payment.OutcomeUndone:
 		return intent.State != payment.Settled
 	}

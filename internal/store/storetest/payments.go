@@ -140,29 +140,29 @@ var paymentTests = map[string]func(*testing.T, Store){
 		same(t, got, want)
 	},
 
-	"Committed": func(t *testing.T, store Store) {
-		committed := func(intent payment.Intent, chain uint64, want uint64) {
+	"PendingAmount": func(t *testing.T, store Store) {
+		wantPending := func(intent payment.Intent, chain uint64, want uint64) {
 			t.Helper()
-			got, err := store.Committed(t.Context(), intent.Permit, chain)
+			got, err := store.PendingAmount(t.Context(), intent.Permit, chain)
 			fatal(t, err)
 			same(t, got, amount(want))
 		}
 		_, waiting := begin(t, store, alice, 1)
 		_, underway := begin(t, store, bob, 2) // of the same wallet, but of another requester
 		fatal(t, openSlot(t.Context(), store, carrying(0, underway)))
-		committed(waiting, chainID, 600)
+		wantPending(waiting, chainID, 600)
 		pay(t, store, alice, 3)
 		_, unsettled := begin(t, store, alice, 4)
 		fatal(t, settle(t.Context(), store, nil, decisions{failed(unsettled, false)}, now))
-		committed(waiting, chainID, 600)
-		committed(waiting, chainID+1, 0)
-		committed(paying(t, quoted(t, alice), other, 1), chainID, 0)
+		wantPending(waiting, chainID, 600)
+		wantPending(waiting, chainID+1, 0)
+		wantPending(paying(t, quoted(t, alice), other, 1), chainID, 0)
 		elsewhere := waiting
 		elsewhere.Permit.Permitted.Token = address("another token")
-		committed(elsewhere, chainID, 0)
+		wantPending(elsewhere, chainID, 0)
 	},
 
-	"CommittedBeyondAllBalances": func(t *testing.T, store Store) {
+	"PendingAmountBeyondAllBalances": func(t *testing.T, store Store) {
 		var last payment.Intent
 		for nonce := range uint64(2) {
 			record := quoted(t, alice)
@@ -172,7 +172,7 @@ var paymentTests = map[string]func(*testing.T, Store){
 			last = paying(t, record, wallet, nonce)
 			fatal(t, beginPayment(t.Context(), store, last, nil))
 		}
-		got, err := store.Committed(t.Context(), last.Permit, chainID)
+		got, err := store.PendingAmount(t.Context(), last.Permit, chainID)
 		fatal(t, err)
 		same(t, got, most)
 	},

@@ -205,7 +205,7 @@ func (p *player) reopen(*rapid.T) {
 	nonce := rapid.Uint64Range(5, 10).Draw(p.T, "first nonce")
 	closed, err := p.store.ClosedSlots(p.Context(), p.model.chain, sender, nonce)
 	p.same("closed slots", closed, p.model.closedSlots(nonce), err)
-	p.try(p.store.ReopenSlots(p.Context(), p.model.chain, sender, nonce, payment.Resend(closed)), func(m *model) error {
+	p.try(p.store.ReopenSlots(p.Context(), closed, payment.Resend(closed)), func(m *model) error {
 		m.reopen(nonce)
 		return nil
 	})
@@ -275,8 +275,8 @@ func (p *player) compare() {
 		want, _ = want.Add(intent.Permit.Permitted.Amount)
 	}
 	if len(alive) > 0 {
-		committed, err := p.store.Committed(p.Context(), alive[0].Permit, p.model.chain)
-		p.same("committed", committed, want, err)
+		pending, err := p.store.PendingAmount(p.Context(), alive[0].Permit, p.model.chain)
+		p.same("pending amount", pending, want, err)
 	}
 }
 

@@ -203,7 +203,7 @@ type decisions = []payment.Decision
 func settle(
 	ctx context.Context, store Store, slotID *boxoffice.UUID, decisions decisions, at boxoffice.Timestamp,
 ) error {
-	return order.Settlement{Store: store}.Record(ctx, slotID, decisions, at)
+	return order.Settlement{Store: store}.SaveDecisions(ctx, slotID, decisions, at)
 }
 
 // admission returns what admitting the order changes, as if it were paid and not
@@ -225,6 +225,10 @@ func admission(t testing.TB, store Store, record order.Record, at boxoffice.Time
 
 func undo(intent payment.Intent) payment.Decision {
 	return payment.Decision{Intent: intent, Outcome: payment.OutcomeUndone}
+}
+
+func reverted(intent payment.Intent) payment.Decision {
+	return payment.Decision{Intent: intent, Outcome: payment.OutcomeReverted}
 }
 
 func released(intent payment.Intent) payment.Decision {

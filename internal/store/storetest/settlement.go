@@ -160,14 +160,14 @@ var settlementTests = map[string]func(*testing.T, Store){
 		fatal(t, openSlot(t.Context(), store, slot))
 		at := now + 3*minute
 		fatal(t, settle(t.Context(), store, &slot.ID, decisions{
-			settledBy(sent(goodIntent, slot), transfer(1)), failed(sent(badIntent, slot), true),
+			settledBy(sent(goodIntent, slot), transfer(1)), reverted(sent(badIntent, slot)),
 			released(sent(backIntent, slot)),
 		}, at))
 
 		goodIntent.State, goodIntent.Evidence = payment.Settled, transfer(1)
 		good.Status, good.PaidAt, good.Payment = boxoffice.Paid, &at, &goodIntent
-		badIntent.State, badIntent.Final, badIntent.Reason = payment.Failed, true, failed(badIntent, true).Reason
-		bad.Status, bad.Payment = boxoffice.PaymentFailed, &badIntent
+		badIntent.Reverts = 1
+		bad.Status, bad.Payment = boxoffice.PaymentPending, &badIntent
 		back.Status, back.Payment = boxoffice.PaymentPending, &backIntent
 		for _, want := range []order.Record{good, bad, back} {
 			got, err := store.Order(t.Context(), want.Requester, want.ID)
@@ -196,7 +196,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 		stale := firstIntent
 		firstIntent, secondIntent = sent(firstIntent, slot), sent(secondIntent, slot)
 		good := settledBy(firstIntent, transfer(1))
-		noEvidence, noReason, noOutcome := settledBy(secondIntent, nil), failed(secondIntent, false), released(secondIntent)
+		noEvidence, noReason, noOutcome := settledBy(secondIntent, nil), failed(waitingIntent, false), released(secondIntent)
 		noReason.Reason, noOutcome.Outcome = "", "perhaps"
 
 		for name, test := range map[string]struct {
@@ -207,23 +207,26 @@ var settlementTests = map[string]func(*testing.T, Store){
 			"an intent of the slot undecided": {
 				&slot.ID, decisions{good}, payment.ErrStale,
 			},
+			"a sent intent failed": {
+				&slot.ID, decisions{good, failed(secondIntent, false)}, nil,
+			},
 			"an intent unknown": {
-				&slot.ID, decisions{good, failed(secondIntent, false), failed(unknown, false)}, payment.ErrStale,
+				&slot.ID, decisions{good, released(secondIntent), failed(unknown, false)}, payment.ErrStale,
 			},
 			"an intent settled before": {
-				&slot.ID, decisions{good, failed(secondIntent, false), failed(paidIntent, true)}, payment.ErrStale,
+				&slot.ID, decisions{good, released(secondIntent), failed(paidIntent, true)}, payment.ErrStale,
 			},
 			"an intent settled twice": {
-				&slot.ID, decisions{good, good, failed(secondIntent, false)}, payment.ErrStale,
+				&slot.ID, decisions{good, good, released(secondIntent)}, payment.ErrStale,
 			},
 			"an intent final before": {
-				&slot.ID, decisions{good, failed(secondIntent, false), settledBy(final, transfer(3))}, payment.ErrStale,
+				&slot.ID, decisions{good, released(secondIntent), settledBy(final, transfer(3))}, payment.ErrStale,
 			},
 			"an intent sent meanwhile": {
 				nil, decisions{failed(waitingIntent, false), settledBy(stale, transfer(1))}, payment.ErrStale,
 			},
 			"a waiting intent released": {
-				&slot.ID, decisions{good, failed(secondIntent, false), released(waitingIntent)}, nil,
+				&slot.ID, decisions{good, released(secondIntent), released(waitingIntent)}, nil,
 			},
 			"a log credited before": {
 				&slot.ID, decisions{good, settledBy(secondIntent, transfer(9))}, payment.ErrCredited,
@@ -238,7 +241,7 @@ var settlementTests = map[string]func(*testing.T, Store){
 				pointer(boxoffice.NewUUID()), decisions{failed(waitingIntent, false)}, payment.ErrStale,
 			},
 			"sent intents with another slot": {
-				pointer(boxoffice.NewUUID()), decisions{good, failed(secondIntent, false)}, nil,
+				pointer(boxoffice.NewUUID()), decisions{good, released(secondIntent)}, nil,
 			},
 			"a sent intent released, no slot": {
 				nil, decisions{released(firstIntent)}, nil,
@@ -247,9 +250,9 @@ var settlementTests = map[string]func(*testing.T, Store){
 				&slot.ID, decisions{good, noEvidence}, nil,
 			},
 			"failed without a reason": {
-				&slot.ID, decisions{good, noReason}, nil,
+				&slot.ID, decisions{good, released(secondIntent), noReason}, nil,
 			},
-			"a verdict that there is not": {
+			"an outcome that there is not": {
 				&slot.ID, decisions{good, noOutcome}, nil,
 			},
 			"failed again, and not final": {
@@ -288,13 +291,13 @@ var settlementTests = map[string]func(*testing.T, Store){
 			if i%2 == 0 {
 				return settle(ctx, store, &slot.ID, decisions{settledBy(intent, transfer(uint64(i)))}, now)
 			}
-			return settle(ctx, store, &slot.ID, decisions{failed(intent, true)}, now)
+			return settle(ctx, store, &slot.ID, decisions{released(intent)}, now)
 		}); won != 1 {
 			t.Errorf("%d settlers decided one payment", won)
 		}
 		got, last := status(t, store, record)
-		settled, failed := last.State == payment.Settled, last.State == payment.Failed
-		if (got == boxoffice.Paid) != settled || (got == boxoffice.PaymentFailed) != failed {
+		settled, released := last.State == payment.Settled, last.State == payment.Waiting
+		if (got == boxoffice.Paid) != settled || (got == boxoffice.PaymentPending) != released {
 			t.Errorf("the order is %s, its payment %s", got, last.State)
 		}
 	},

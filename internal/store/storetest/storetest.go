@@ -28,7 +28,7 @@ type Store interface {
 	order.Store
 	order.SettlementStore
 	payment.Store
-	payment.Commitments
+	payment.PendingPayments
 	payment.Costs
 	httpapi.Payments
 	facilitator.Store

@@ -28,9 +28,13 @@ const (
 	stalled                   // no blocks
 	dropping                  // one time in four, it drops the pending transactions before it makes the block
 	reorganising              // one time in four, it removes the newest block instead
+	forgetting                // one time in four, it removes confirmed blocks and drops their transactions
 )
 
-const blockTime = 40 * time.Millisecond
+const (
+	blockTime     = 40 * time.Millisecond
+	confirmations = 2
+)
 
 // initialTokens is what every wallet has in the genesis block.
 var initialTokens = devchain.Ether(1_000_000)
@@ -84,6 +88,10 @@ func (c *chain) next(ctx context.Context, random *rand.Rand) error {
 		c.DropPending()
 	case behaviour == reorganising && misbehaves:
 		_, err := c.Reorg(ctx, 1)
+		return err
+	case behaviour == forgetting && misbehaves:
+		_, err := c.Reorg(ctx, confirmations+1)
+		c.DropPending()
 		return err
 	}
 	_, err := c.Mine(ctx)

@@ -19,7 +19,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	for name, config := range map[string]Config{
 		"by its own settler": {Orders: 60, Random: 1, Steps: []crash.Step{
 			crash.PaymentSaved, crash.SlotSaved, crash.TransactionSent, crash.ReplacementSaved,
-			crash.CommitDecisions, crash.DecisionsSaved, crash.AdmissionSaved,
+			crash.CommitDecisions, crash.DecisionsSaved, crash.AdmissionSaved, crash.CommitReopening,
 		}},
 		"through a facilitator": {Remote: true, Orders: 40, Random: 1, Steps: []crash.Step{
 			crash.CommitExposure, crash.ExposureSaved, crash.FacilitatorReplied, crash.CommitDecisions,

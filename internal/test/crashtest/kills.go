@@ -74,6 +74,8 @@ func (s *suite) runAndKill(ctx context.Context, random *rand.Rand, k kill, share
 		s.chain.behaviour.Store(int32(random.IntN(4)))
 	case crash.ReplacementSigned, crash.ReplacementSaved, crash.ReplacementSent, crash.CommitReplacement:
 		s.chain.behaviour.Store(stalled)
+	case crash.CommitReopening:
+		s.chain.behaviour.Store(forgetting)
 	case crash.CommitLease:
 		count = 1 + random.IntN(40)
 		s.chain.behaviour.Store([]int32{regular, dropping, reorganising}[random.IntN(3)])

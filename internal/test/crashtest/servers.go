@@ -99,7 +99,7 @@ func (s *servers) file(name string) string { return filepath.Join(s.dir, name) }
 func configure(listen string, chain *chain) server.Config {
 	config := servertest.Configure(chain.Chain, listen, x402.NewUint256(unitPrice))
 	config.SubmitWait = server.Duration(time.Second)
-	config.Chain.Confirmations = 2
+	config.Chain.Confirmations = confirmations
 	config.Chain.ReorgDepth = 8
 	config.Settlement.Poll = server.Duration(blockTime / 2)
 	config.Settlement.Gather = server.Duration(5 * time.Millisecond)

@@ -103,7 +103,7 @@ CREATE UNIQUE INDEX intents_submission ON intents (submission_id) WHERE submissi
 CREATE UNIQUE INDEX intents_credited ON intents (tx_hash, log_index) WHERE state = 'settled';
 CREATE INDEX intents_waiting ON intents (chain_id, submitted_at, id) WHERE state = 'waiting';
 CREATE INDEX intents_unresolved ON intents (chain_id, submitted_at, id) WHERE state = 'failed' AND final = 0;
-CREATE INDEX intents_committed ON intents (owner, token, chain_id) WHERE state IN ('waiting', 'sent');
+CREATE INDEX intents_pending ON intents (owner, token, chain_id) WHERE state IN ('waiting', 'sent');
 CREATE INDEX intents_settled ON intents (chain_id, block_number) WHERE state = 'settled';
 CREATE INDEX intents_slot ON intents (slot_id) WHERE slot_id IS NOT NULL;
 CREATE INDEX intents_newest ON intents (submitted_at, id);
@@ -244,7 +244,7 @@ END;
 CREATE TRIGGER intents_move BEFORE UPDATE OF state ON intents
 WHEN OLD.state <> NEW.state AND (OLD.final = 1 OR (OLD.state, NEW.state) NOT IN (VALUES
     ('waiting', 'sent'), ('waiting', 'settled'), ('waiting', 'failed'),
-    ('sent', 'waiting'), ('sent', 'settled'), ('sent', 'failed'),
+    ('sent', 'waiting'), ('sent', 'settled'),
     ('failed', 'settled'),
     ('settled', 'sent'), ('settled', 'waiting'))) -- a reorganisation removed its transfer
 BEGIN
