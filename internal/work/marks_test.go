@@ -1,8 +1,11 @@
 package work
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"boxoffice"
 )
 
 // A cancellation marks the runs whose agents may still use the workspace, keeps
@@ -40,6 +43,20 @@ func TestEndAndReason(t *testing.T) {
 	change, err = givingInput(written(graph, change))
 	if err != nil || change.Node(0).Reason != "" {
 		t.Errorf("%+v, %v", change, err)
+	}
+}
+
+// If any step was given the newest input, a job whose steps are done is delivered,
+// also if the last step was given none.
+func TestInputGivenToAnEarlierStep(t *testing.T) {
+	graph := with(chain(running, done), boxoffice.JobRunning, 1)
+	graph.Nodes[0].InputsGiven = 1
+	change, err := finishing(Result{Outcome: Done})(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := statesOf(written(graph, change)), (states{done, done, queued}); !slices.Equal(got, want) {
+		t.Errorf("nodes %v, want %v", got, want)
 	}
 }
 

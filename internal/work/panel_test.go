@@ -1,6 +1,7 @@
 package work
 
 import (
+	"slices"
 	"testing"
 
 	"boxoffice"
@@ -60,4 +61,18 @@ func TestTallyIsInOrder(t *testing.T) {
 			rt.Errorf("%d votes of %d members", votes, answered)
 		}
 	})
+}
+
+// Choices with as many votes are in alphabetical order, whichever was given first.
+func TestTallyOfEqualVotes(t *testing.T) {
+	var members []Node
+	for i, choice := range []string{"c", "a", "b", "b", "a", "c"} {
+		member := NewMember("o", i, now)
+		member.State, member.Choice = done, choice
+		members = append(members, member)
+	}
+	want := []boxoffice.Votes{{Choice: "a", Votes: 2}, {Choice: "b", Votes: 2}, {Choice: "c", Votes: 2}}
+	if got := Tally([]string{"c", "b", "a"}, members); !slices.Equal(got, want) {
+		t.Errorf("tally %+v", got)
+	}
 }

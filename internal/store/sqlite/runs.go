@@ -150,13 +150,15 @@ func scanRun(from row) (run work.Run, err error) {
 	return run, err
 }
 
+const renewRuns = `
+	UPDATE nodes SET held_until = ? WHERE state = 'running' AND holder = ? AND (work_id, position, attempts) IN (
+		SELECT value ->> 'work', value ->> 'position', value ->> 'attempt' FROM json_each(?))
+	RETURNING work_id, position, attempts`
+
 // Renew keeps those of the runs that still belong to holder until the given
 // moment, and returns them.
 func (s *Store) Renew(ctx context.Context, holder string, runs []work.Run, until boxoffice.Timestamp) (held []work.Run, err error) {
-	held, err = collect(ctx, s.writer, scanRun, `
-		UPDATE nodes SET held_until = ? WHERE state = 'running' AND holder = ? AND (work_id, position, attempts) IN (
-			SELECT value ->> 'work', value ->> 'position', value ->> 'attempt' FROM json_each(?))
-		RETURNING work_id, position, attempts`, until, holder, document{runs})
+	held, err = collect(ctx, s.writer, scanRun, renewRuns, until, holder, document{runs})
 	return held, named(ctx, "renew runs", err)
 }
 

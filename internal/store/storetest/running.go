@@ -154,6 +154,63 @@ var runningTests = map[string]func(*testing.T, Store){
 		same(t, take(work.Claim{Limit: 2}, now+minute), jobs[:1])
 	},
 
+	// A job whose cancelled agent has not ended is passed over: it keeps no worker from
+	// the nodes that are due after it.
+	"ClaimPassesOverEnding": func(t *testing.T, store Store) {
+		run := work.Run{Work: runnable(t, store, 1), Attempt: 1}
+		claim(t, store, run)
+		_, err := work.Canceller{Store: store}.Cancel(t.Context(), run.Work, now+2)
+		fatal(t, err)
+		admit(t, store, alice, 2, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
+			return work.ContinueJob(t.Context(), tx, owner, run.Work, "go on", now-1)
+		})
+		later := runnable(t, store, 3)
+		take := func(at boxoffice.Timestamp) boxoffice.UUID {
+			started, err := store.Claim(t.Context(), work.Claim{Limit: 1}, at, func(g work.Graph, i int) (work.Change, error) {
+				return g.Start(i, holder, at+minute, at)
+			})
+			fatal(t, err)
+			if len(started) != 1 {
+				t.Fatalf("claimed %+v", started)
+			}
+			return started[0].Work
+		}
+		same(t, take(now+minute), later) // the lease of the cancelled run ends
+		same(t, take(now+minute+1), run.Work)
+	},
+
+	// A change writes the row of its node and of its job or oracle, and no other row.
+	"ChangeOfOneRow": func(t *testing.T, store Store) {
+		steps := []boxoffice.WorkflowNode{
+			{ID: "a", Objective: "first", Template: "research"}, {ID: "b", Objective: "second", Template: "audit"},
+		}
+		var jobs, oracles []boxoffice.UUID
+		for nonce := range uint64(2) {
+			admit(t, store, alice, nonce, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
+				opened, err := work.OpenWorkflow(t.Context(), tx, owner, "all", boxoffice.ShapeDAG, steps, now)
+				jobs = append(jobs, opened.JobID)
+				return opened, err
+			})
+			admit(t, store, alice, 2+nonce, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
+				opened, err := work.OpenOracle(t.Context(), tx, owner, boxoffice.Oracle{Question: "Is it?", PanelSize: 5}, now)
+				oracles = append(oracles, opened.ID)
+				return opened, err
+			})
+		}
+		claim(t, store, work.Run{Work: jobs[0], Attempt: 1})
+		claim(t, store, work.Run{Work: oracles[0], Position: 1, Attempt: 1})
+		state, nodes := nodeStates(t, store, jobs[0])
+		same(t, state, boxoffice.JobRunning)
+		same(t, nodes, []boxoffice.NodeState{boxoffice.NodeRunning, boxoffice.NodeQueued})
+		state, nodes = nodeStates(t, store, jobs[1])
+		same(t, state, boxoffice.JobQueued)
+		same(t, nodes, []boxoffice.NodeState{boxoffice.NodeQueued, boxoffice.NodeQueued})
+		untouched, err := store.Oracle(t.Context(), alice, oracles[1])
+		fatal(t, err)
+		same(t, untouched.State, boxoffice.JobQueued)
+		same(t, untouched.Members[1].State, boxoffice.NodeQueued)
+	},
+
 	// The channel is closed when a queued node is committed, and not before.
 	"Queued": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
@@ -230,7 +287,14 @@ var runningTests = map[string]func(*testing.T, Store){
 		expire := func(run work.Run, at boxoffice.Timestamp) error {
 			return change(t.Context(), store, run.Work, func(graph work.Graph) (work.Change, error) { return graph.Expire(run, at) })
 		}
-		kept, err := store.Renew(t.Context(), holder, []work.Run{run, {Work: id, Position: 1, Attempt: 1}}, now+2*minute)
+		for _, wrong := range []work.Run{
+			{Work: id, Position: 1, Attempt: 1}, {Work: id, Attempt: 2}, {Work: boxoffice.NewUUID(), Attempt: 1},
+		} {
+			kept, err := store.Renew(t.Context(), holder, []work.Run{wrong}, now+2*minute)
+			fatal(t, err)
+			same(t, kept, []work.Run(nil))
+		}
+		kept, err := store.Renew(t.Context(), holder, []work.Run{run}, now+2*minute)
 		fatal(t, err)
 		same(t, kept, []work.Run{run})
 		expired, err := store.Expired(t.Context(), now+2*minute, 10)
