@@ -1,11 +1,9 @@
 package engine_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -27,13 +25,13 @@ func asInProduction(c *config) {
 // finished counts the jobs that are completed: the engine discards the workspace
 // of a job after it saved the job's delivery.
 type finished struct {
-	delivers
+	fakeDeliverer
 	jobs chan struct{}
 }
 
 func (f *finished) Discard(id boxoffice.UUID) error {
 	f.jobs <- struct{}{}
-	return f.delivers.Discard(id)
+	return f.fakeDeliverer.Discard(id)
 }
 
 // BenchmarkRuns completes jobs of one step that does nothing. Each job is two
@@ -56,7 +54,7 @@ func BenchmarkRuns(b *testing.B) {
 				})
 				folders := &finished{jobs: make(chan struct{}, jobs)}
 				begin := time.Now()
-				stop := p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }),
+				stop := p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }),
 					asInProduction, func(c *config) { c.Concurrency, c.Deliverer = concurrency, folders })
 				for range jobs {
 					<-folders.jobs
@@ -78,7 +76,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			p := newPlace(b)
 			started := make(chan time.Time, 1)
-			p.run(answers(func(context.Context, agent.Task) (agent.Result, error) {
+			p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) {
 				started <- time.Now()
 				return done("x")
 			}), asInProduction)
@@ -110,7 +108,7 @@ func BenchmarkRetry(b *testing.B) {
 	var failedAt atomic.Int64
 	late := make(chan time.Duration, 1)
 	const backoff = 2 * time.Second
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Attempt == 1 {
 			failedAt.Store(time.Now().UnixNano())
 			return agent.Result{}, &agent.Failure{Kind: agent.Exited, Code: 1, Retryable: true}
@@ -132,38 +130,22 @@ func BenchmarkRetry(b *testing.B) {
 // runs that node again, and until it opens the run of a schedule that is due.
 func BenchmarkKilledWorker(b *testing.B) {
 	if path := os.Getenv(childVariable); path != "" {
-		placeAt(b, path).run(answers(func(context.Context, agent.Task) (agent.Result, error) {
-			fmt.Println("started")
-			select {} // until it is killed
-		}), asInProduction)
+		placeAt(b, path).run(untilKilled, asInProduction)
 		select {}
 	}
 	var again, scheduled time.Duration
 	for range b.N {
 		p := newPlace(b)
 		id := p.openJob("look")
-		child := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^$", "-test.bench=^BenchmarkKilledWorker$", "-test.benchtime=1x")
-		child.Env = append(os.Environ(), childVariable+"="+p.path)
-		output, err := child.StdoutPipe()
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			b.Fatal(err)
-		}
-		for lines := bufio.NewScanner(output); lines.Scan() && lines.Text() != "started"; {
-		}
+		kill := startChild(p, "-test.run=^$", "-test.bench=^BenchmarkKilledWorker$", "-test.benchtime=1x")
 		started := make(chan time.Time, 10)
-		stop := p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+		stop := p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 			if task.Job == id {
 				started <- time.Now()
 			}
 			return done("x")
 		}), asInProduction)
-		if err := child.Process.Kill(); err != nil {
-			b.Fatal(err)
-		}
-		child.Wait() // it was killed
+		kill()
 		killed := time.Now()
 		schedule := p.createSchedule(1, boxoffice.MissedSkip, boxoffice.ActionJobOpen)
 		until(p, schedule, p.store.Schedule, func(s work.Schedule) bool { return s.RunsLeft == 0 })

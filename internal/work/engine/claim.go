@@ -107,18 +107,25 @@ func (e *Engine) reportUnclaimed(ctx context.Context, templates []string) {
 func (e *Engine) carryOut(ctx context.Context, stopped <-chan struct{}, a work.Assignment) {
 	result := e.run(ctx, a)
 	if errors.Is(context.Cause(ctx), work.ErrStale) {
-		e.Log.WarnContext(ctx, "a run was ended: it was cancelled, or it expired and another worker has it", "work", a.Work, "node", a.Node.ID)
+		e.Log.WarnContext(ctx, "a run was ended: it was cancelled, or it expired and another worker has it",
+			"work", a.Work, "node", a.Node.ID)
 		e.reportEnd(context.WithoutCancel(ctx), a)
 		return
 	}
 	e.finish(ctx, stopped, a, result)
 }
 
-// finish saves a result. If that fails it tries again until it succeeds or the
-// process stops: the result may be the work of an hour.
+// saveWithin is how long finish tries to save a result: the result may be the work of
+// hours, but if the error is permanent the run would never end.
+const saveWithin = time.Hour
+
+// finish saves a result. If that fails it tries again until it succeeds or the process
+// stops, for at most saveWithin. A run whose result was not saved expires and is
+// repeated.
 func (e *Engine) finish(ctx context.Context, stopped <-chan struct{}, a work.Assignment, result work.Result) {
 	retries := work.Retries{Attempts: e.Attempts, Backoff: e.Backoff}
 	saving := context.WithoutCancel(ctx)
+	begin := e.Now()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
@@ -143,11 +150,16 @@ func (e *Engine) finish(ctx context.Context, stopped <-chan struct{}, a work.Ass
 			e.reportEnd(saving, a)
 			return
 		}
-		e.Log.ErrorContext(ctx, "a result could not be saved; saving is repeated", "work", a.Work, "node", a.Node.ID, "err", err)
+		log := e.Log.With("work", a.Work, "node", a.Node.ID, "err", err)
+		if e.Now().Sub(begin) > saveWithin {
+			log.ErrorContext(ctx, "a result could not be saved and is dropped; the run expires and is repeated")
+			return
+		}
+		log.ErrorContext(ctx, "a result could not be saved; saving is repeated")
 		pause.Reset(wait)
 		select {
 		case <-pause.C:
-		case <-stopped: // the run expires and is repeated
+		case <-stopped:
 			return
 		}
 	}
@@ -160,6 +172,7 @@ func (e *Engine) reportEnd(ctx context.Context, a work.Assignment) {
 		return graph.RunEnded(a.Run, e.holder)
 	})
 	if err != nil {
-		e.Log.WarnContext(ctx, "the end of a cancelled run could not be saved; the job's next run waits until the cancelled one expires", "work", a.Work, "err", err)
+		const message = "the end of a cancelled run could not be saved; the job's next run waits until the cancelled one expires"
+		e.Log.WarnContext(ctx, message, "work", a.Work, "err", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 func TestJob(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Job != id || task.Node != "main" || task.Template != "research" || task.Objective != "look" {
 			t.Errorf("task %+v", task)
 		}
@@ -45,7 +45,7 @@ func TestGraph(t *testing.T) {
 	opened := p.openWorkflow("dag", step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c"))
 	var both sync.WaitGroup
 	both.Add(2)
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Node == "b" || task.Node == "c" {
 			both.Done()
 			both.Wait()
@@ -73,7 +73,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		jobs = append(jobs, p.openJob("look"))
 	}
 	var running, most atomic.Int64
-	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) {
 		for n, old := running.Add(1), most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
 		defer running.Add(-1)
@@ -92,7 +92,7 @@ func TestBlockedAndContinued(t *testing.T) {
 	p := newPlace(t)
 	opened := p.openWorkflow("chain", step("plan"), step("build", "plan"))
 	var plans atomic.Int64
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		switch {
 		case task.Node == "plan":
 			plans.Add(1)
@@ -125,7 +125,7 @@ func TestInputWhileRunning(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	started, goOn := make(chan struct{}, 8), make(chan struct{})
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		started <- struct{}{}
 		<-goOn
 		return done(fmt.Sprint(task.Inputs))
@@ -156,7 +156,7 @@ func TestInputWhileFailing(t *testing.T) {
 				return true
 			}
 			var told atomic.Int64
-			p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+			p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 				told.Store(int64(len(task.Inputs)))
 				if fail("main", told.Load()) {
 					return agent.Result{}, &agent.Failure{Kind: agent.Exited, Code: 64}
@@ -164,7 +164,7 @@ func TestInputWhileFailing(t *testing.T) {
 				return done(fmt.Sprint(task.Inputs))
 			}), func(c *config) {
 				c.Attempts = 1
-				c.Deliverer = breaks{new(delivers), func() bool { return fail("delivery", told.Load()) }}
+				c.Deliverer = failingDeliverer{new(fakeDeliverer), func() bool { return fail("delivery", told.Load()) }}
 			})
 			<-started
 			p.carryOn(id, "and there")
@@ -176,17 +176,17 @@ func TestInputWhileFailing(t *testing.T) {
 	}
 }
 
-// breaks fails to deliver while broken returns true.
-type breaks struct {
-	*delivers
+// failingDeliverer fails to deliver while broken returns true.
+type failingDeliverer struct {
+	*fakeDeliverer
 	broken func() bool
 }
 
-func (b breaks) Deliver(ctx context.Context, job work.Job, workspace string) (boxoffice.Delivery, error) {
+func (b failingDeliverer) Deliver(ctx context.Context, job work.Job, workspace string) (boxoffice.Delivery, error) {
 	if b.broken() {
 		return boxoffice.Delivery{}, errors.New("broken")
 	}
-	return b.delivers.Deliver(ctx, job, workspace)
+	return b.fakeDeliverer.Deliver(ctx, job, workspace)
 }
 
 func TestRetries(t *testing.T) {
@@ -204,7 +204,7 @@ func TestRetries(t *testing.T) {
 			p := newPlace(t)
 			id := p.openJob("look")
 			var runs atomic.Int64
-			p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+			p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 				if n := runs.Add(1); int(n) <= test.fails && len(task.Inputs) == 0 {
 					failed := *failure
 					failed.Retryable = !test.final
@@ -232,9 +232,9 @@ func TestRetries(t *testing.T) {
 // of a job that is not over stays.
 func TestWorkspacesAreDiscarded(t *testing.T) {
 	p := newPlace(t)
-	folders := new(delivers)
+	folders := new(fakeDeliverer)
 	with := func(c *config) { c.Deliverer = folders }
-	stop := p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	stop := p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Objective == "ask" && len(task.Inputs) == 0 {
 			return agent.Result{Outcome: agent.Blocked, Reason: "what?"}, nil
 		}
@@ -249,15 +249,15 @@ func TestWorkspacesAreDiscarded(t *testing.T) {
 	if _, err := folders.Workspace(t.Context(), work.Job{Job: boxoffice.Job{ID: delivered}}); err != nil {
 		t.Fatal(err) // as a worker leaves it that dies before it removes it
 	}
-	stop = p.run(answers(nil), with)
+	stop = p.run(agentFunc(nil), with)
 	folders.untilGone(p, delivered)
 	stop()
 	if left, err := folders.Workspaces(); err != nil || !slices.Equal(left, []boxoffice.UUID{blocked}) {
 		t.Errorf("workspaces of %v, %v; want that of %s", left, err, blocked)
 	}
 
-	stop = p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }),
-		func(c *config) { c.Deliverer = refused{folders} })
+	stop = p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }),
+		func(c *config) { c.Deliverer = refusingDeliverer{folders} })
 	p.carryOn(blocked, "this")
 	p.untilJob(blocked, boxoffice.JobCompleted)
 	stop() // waits for the worker of the delivery
@@ -265,14 +265,14 @@ func TestWorkspacesAreDiscarded(t *testing.T) {
 		t.Errorf("workspaces of %v, %v", left, err)
 	}
 	p.advance(8 * 24 * time.Hour)
-	p.run(answers(nil), with)
+	p.run(agentFunc(nil), with)
 	folders.untilGone(p, blocked)
 }
 
-// refused delivers nothing.
-type refused struct{ *delivers }
+// refusingDeliverer delivers nothing: the requester's host refused the push.
+type refusingDeliverer struct{ *fakeDeliverer }
 
-func (refused) Deliver(context.Context, work.Job, string) (boxoffice.Delivery, error) {
+func (refusingDeliverer) Deliver(context.Context, work.Job, string) (boxoffice.Delivery, error) {
 	return boxoffice.Delivery{Failure: "refused"}, nil
 }
 
@@ -280,7 +280,7 @@ func (refused) Deliver(context.Context, work.Job, string) (boxoffice.Delivery, e
 func TestAttempts(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Attempt < 3 {
 			return agent.Result{}, &agent.Failure{Kind: agent.BadResult, Retryable: true}
 		}
@@ -297,7 +297,7 @@ func TestCancel(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	started, ended := make(chan struct{}), make(chan error, 1)
-	p.run(answers(func(ctx context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(ctx context.Context, task agent.Task) (agent.Result, error) {
 		if len(task.Inputs) > 0 {
 			return done("after all")
 		}
@@ -330,7 +330,7 @@ func TestCancel(t *testing.T) {
 func TestNoAgent(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
-	stop := p.run(nil, func(c *config) { c.Agents = map[string]agent.Runner{"audit": answers(nil)} })
+	stop := p.run(nil, func(c *config) { c.Agents = map[string]agent.Runner{"audit": agentFunc(nil)} })
 	p.until(func() bool { return strings.Contains(p.log.String(), "no agent for research") })
 	stop()
 	job := p.untilJob(id, boxoffice.JobQueued)
@@ -346,7 +346,7 @@ func TestContinuedWhileTheAgentEnds(t *testing.T) {
 	id := p.openJob("look")
 	started, ending, leave := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var inside, most atomic.Int64
-	runner := answers(func(ctx context.Context, task agent.Task) (agent.Result, error) {
+	runner := agentFunc(func(ctx context.Context, task agent.Task) (agent.Result, error) {
 		if task.Job != id {
 			return done("x")
 		}

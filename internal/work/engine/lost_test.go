@@ -26,7 +26,7 @@ func TestKilledWorker(t *testing.T) {
 	run := work.Run{Work: id, Attempt: 1}
 	p.start(run, "killed", time.Second)
 	p.advance(time.Minute)
-	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("by another") }))
+	p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) { return done("by another") }))
 	job := p.untilJob(id, boxoffice.JobCompleted)
 	if node := job.Nodes[0]; node.Attempts != 2 || node.Summary != "by another" {
 		t.Errorf("%+v", node)
@@ -54,7 +54,7 @@ func TestLostWorkers(t *testing.T) {
 			}
 			until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State != boxoffice.NodeRunning })
 			rescuer()
-			p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+			p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 				if task.Attempt != 1 {
 					t.Errorf("the agent is told of attempt %d", task.Attempt)
 				}
@@ -74,35 +74,51 @@ func TestLostWorkers(t *testing.T) {
 
 const childVariable = "BOXOFFICE_TEST_WORKER"
 
+// startChild runs a test of this program in another process, which uses the same
+// database. It returns once that process has printed that its agent started. kill
+// kills the process.
+func startChild(p *place, args ...string) (kill func()) {
+	p.t.Helper()
+	child := exec.CommandContext(p.t.Context(), os.Args[0], args...)
+	child.Env = append(os.Environ(), childVariable+"="+p.path)
+	output, err := child.StdoutPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	lines := bufio.NewScanner(output)
+	for lines.Scan() && lines.Text() != "started" { // benchmarks print their machine first
+	}
+	if lines.Text() != "started" {
+		p.t.Fatal("the other process did not start its agent")
+	}
+	return func() {
+		if err := child.Process.Kill(); err != nil {
+			p.t.Fatal(err)
+		}
+		child.Wait() // it was killed
+	}
+}
+
+// untilKilled is an agent that says that it started and never ends.
+var untilKilled = agentFunc(func(context.Context, agent.Task) (agent.Result, error) {
+	fmt.Println("started")
+	select {}
+})
+
 // The same with a process that is killed.
 func TestKilledProcess(t *testing.T) {
 	if path := os.Getenv(childVariable); path != "" {
-		placeAt(t, path).run(answers(func(context.Context, agent.Task) (agent.Result, error) {
-			fmt.Println("started")
-			select {} // until it is killed
-		}))
+		placeAt(t, path).run(untilKilled)
 		select {}
 	}
 	p := newPlace(t)
 	id := p.openJob("look")
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledProcess$")
-	child.Env = append(os.Environ(), childVariable+"="+p.path)
-	said, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(said).ReadString('\n'); line != "started\n" {
-		t.Fatalf("the worker said %q, %v", line, err)
-	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	child.Wait() // it was killed
+	startChild(p, "-test.run=^TestKilledProcess$")()
 	p.advance(time.Minute)
-	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("by another") }))
+	p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) { return done("by another") }))
 	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Attempts != 2 || node.Summary != "by another" {
 		t.Errorf("%+v", node)
 	}
@@ -112,7 +128,7 @@ func TestKilledProcess(t *testing.T) {
 func TestManyWorkers(t *testing.T) {
 	p := newPlace(t)
 	var runs sync.Map
-	once := answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	once := agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if _, again := runs.LoadOrStore(string(task.Job)+task.Node, true); again {
 			t.Errorf("node %s of job %s ran twice", task.Node, task.Job)
 		}
@@ -135,7 +151,7 @@ func TestStop(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	started := make(chan struct{})
-	stop := p.run(answers(func(ctx context.Context, _ agent.Task) (agent.Result, error) {
+	stop := p.run(agentFunc(func(ctx context.Context, _ agent.Task) (agent.Result, error) {
 		close(started)
 		<-ctx.Done()
 		return agent.Result{}, ctx.Err()
@@ -146,7 +162,7 @@ func TestStop(t *testing.T) {
 	if err != nil || job.Nodes[0].State != boxoffice.NodeQueued {
 		t.Errorf("%+v, %v", job.Nodes, err)
 	}
-	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }))
+	p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }))
 	p.untilJob(id, boxoffice.JobCompleted)
 }
 
@@ -155,7 +171,7 @@ func TestStop(t *testing.T) {
 func TestPanic(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Attempt == 1 {
 			panic("broken")
 		}
@@ -166,13 +182,13 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// forgets is a store whose first claim is committed although the worker gets an error.
-type forgets struct {
+// lostClaim is a store whose first claim is committed although the worker gets an error.
+type lostClaim struct {
 	*sqlite.Store
 	claims atomic.Int64
 }
 
-func (f *forgets) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error) {
+func (f *lostClaim) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error) {
 	claimed, err := f.Store.Claim(ctx, claim, now, start)
 	if err == nil && len(claimed) > 0 && f.claims.Add(1) == 1 {
 		return nil, errAway
@@ -186,13 +202,13 @@ func TestClaimWithoutAnswer(t *testing.T) {
 	p := newPlace(t)
 	lost := p.openJob("look")
 	started, goOn := make(chan struct{}, 1), make(chan struct{})
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Job != lost {
 			started <- struct{}{}
 			<-goOn
 		}
 		return done("x")
-	}), func(c *config) { c.Store, c.Lease = &forgets{Store: p.store}, 300*time.Millisecond })
+	}), func(c *config) { c.Store, c.Lease = &lostClaim{Store: p.store}, 300*time.Millisecond })
 	until(p, lost, p.store.Job, func(job work.Job) bool { return job.State == boxoffice.JobRunning })
 	other := p.openJob("another")
 	<-started

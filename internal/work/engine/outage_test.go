@@ -14,26 +14,26 @@ import (
 	"boxoffice/internal/work/agent"
 )
 
-// away is a store whose first claim and first saves fail.
-type away struct {
+// failingStore is a store whose first claim and first saves fail.
+type failingStore struct {
 	*sqlite.Store
 	claims, finishes atomic.Int64
 }
 
 var errAway = errors.New("the database is away")
 
-func (a *away) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error) {
-	if a.claims.Add(1) == 1 {
+func (f *failingStore) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error) {
+	if f.claims.Add(1) == 1 {
 		return nil, errAway
 	}
-	return a.Store.Claim(ctx, claim, now, start)
+	return f.Store.Claim(ctx, claim, now, start)
 }
 
-func (a *away) Update(ctx context.Context, name string, change func(work.Tx) error) error {
-	if a.finishes.Add(1) < 4 {
+func (f *failingStore) Update(ctx context.Context, name string, change func(work.Tx) error) error {
+	if f.finishes.Add(1) < 4 {
 		return errAway
 	}
-	return a.Store.Update(ctx, name, change)
+	return f.Store.Update(ctx, name, change)
 }
 
 // A claim that failed is repeated, and so is the saving of a result.
@@ -41,10 +41,10 @@ func TestDatabaseAway(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	var runs atomic.Int64
-	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) {
 		runs.Add(1)
 		return done("x")
-	}), func(c *config) { c.Store = &away{Store: p.store} })
+	}), func(c *config) { c.Store = &failingStore{Store: p.store} })
 	if job := p.untilJob(id, boxoffice.JobCompleted); job.Nodes[0].Attempts != 1 || runs.Load() != 1 {
 		t.Errorf("%+v after %d runs", job.Nodes, runs.Load())
 	}
@@ -103,7 +103,7 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 	var runs atomic.Int64
 	p.run(nil, alone, func(c *config) { c.Store, c.Upkeep, c.Lease = other, other, lease })
 	p.until(func() bool { return other.looked.Load() > 0 })
-	stop := p.run(answers(func(context.Context, agent.Task) (agent.Result, error) {
+	stop := p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) {
 		runs.Add(1)
 		close(started)
 		<-goOn
@@ -137,16 +137,16 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 	}
 }
 
-// speaks is a store on which another process renews its run right before the
+// renewsLast is a store on which another process renews its run right before the
 // engine reads expired runs for the second time.
-type speaks struct {
+type renewsLast struct {
 	*sqlite.Store
 	other string
 	run   work.Run
 	looks atomic.Int64
 }
 
-func (s *speaks) Expired(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Run, error) {
+func (s *renewsLast) Expired(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Run, error) {
 	if s.looks.Add(1) == 2 {
 		if _, err := s.Store.Renew(ctx, s.other, []work.Run{s.run}, now+60_000); err != nil {
 			return nil, err
@@ -160,12 +160,63 @@ func TestStartAfterAnOutage(t *testing.T) {
 	p := newPlace(t)
 	run := work.Run{Work: p.openJob("look"), Attempt: 1}
 	p.start(run, "other", -time.Millisecond)
-	store := &speaks{Store: p.store, other: "other", run: run}
-	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return done("again") }), func(c *config) {
+	store := &renewsLast{Store: p.store, other: "other", run: run}
+	p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) { return done("again") }), func(c *config) {
 		c.Store, c.Upkeep, c.Heartbeat = store, store, 500*time.Millisecond
 	})
 	p.until(func() bool { return store.looks.Load() > 2 })
 	if err := p.finish(run, "other", work.Result{Outcome: work.Done, Summary: "mine"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// brokenRow is a store in which a job cannot be changed until it is mended.
+type brokenRow struct {
+	*sqlite.Store
+	job    boxoffice.UUID
+	mended atomic.Bool
+}
+
+func (b *brokenRow) Update(ctx context.Context, name string, change func(work.Tx) error) error {
+	return b.Store.Update(ctx, name, func(tx work.Tx) error { return change(brokenTx{tx, b}) })
+}
+
+type brokenTx struct {
+	work.Tx
+	store *brokenRow
+}
+
+func (t brokenTx) Change(ctx context.Context, id boxoffice.UUID, decide func(work.Graph) (work.Change, error)) error {
+	if id == t.store.job && !t.store.mended.Load() {
+		return errors.New("the row is broken")
+	}
+	return t.Tx.Change(ctx, id, decide)
+}
+
+// An expired run that cannot be repeated keeps no other from being repeated.
+func TestExpiredRunOfABrokenRow(t *testing.T) {
+	p := newPlace(t)
+	broken, whole := p.openJob("look"), p.openJob("look")
+	p.start(work.Run{Work: broken, Attempt: 1}, "killed", -time.Second)
+	p.start(work.Run{Work: whole, Attempt: 1}, "killed", -time.Millisecond)
+	p.run(nil, alone, func(c *config) { c.Store = &brokenRow{Store: p.store, job: broken} })
+	until(p, whole, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State == boxoffice.NodeQueued })
+}
+
+// A result that cannot be saved for an hour is dropped, and the run is repeated.
+func TestResultThatCannotBeSaved(t *testing.T) {
+	p := newPlace(t)
+	store := &brokenRow{Store: p.store, job: p.openJob("look")}
+	p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) { return done("x") }),
+		func(c *config) { c.Store, c.Lease = store, 300*time.Millisecond })
+	logged := func(text string) {
+		p.until(func() bool { return strings.Contains(p.log.String(), text) })
+	}
+	logged("saving is repeated")
+	p.advance(2 * time.Hour)
+	logged("is dropped")
+	store.mended.Store(true)
+	if node := p.untilJob(store.job, boxoffice.JobCompleted).Nodes[0]; node.Attempts < 2 {
+		t.Errorf("%+v", node)
 	}
 }

@@ -18,7 +18,7 @@ func vote(choice string) (agent.Result, error) {
 func TestOracle(t *testing.T) {
 	p := newPlace(t)
 	id := p.openOracle(5, "yes", "no")
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		switch task.Panel.Member {
 		case 0, 3:
 			return agent.Result{}, &agent.Failure{Kind: agent.TimedOut, Retryable: true}
@@ -54,7 +54,7 @@ func TestOracleOfFreeText(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
 			id := p.openOracle(5, test.options...)
-			p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+			p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 				return vote(test.said[task.Panel.Member])
 			}))
 			oracle := until(p, id, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
@@ -71,7 +71,7 @@ func TestOracleOfFreeText(t *testing.T) {
 func TestOracleWithoutItsPanel(t *testing.T) {
 	p := newPlace(t)
 	id := p.openOracle(6)
-	p.run(answers(func(_ context.Context, task agent.Task) (agent.Result, error) {
+	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 		if task.Panel.Member == 2 {
 			return vote("perhaps")
 		}

@@ -62,10 +62,10 @@ func (p *place) Now() time.Time { return time.Now().Add(time.Duration(p.ahead.Lo
 
 func (p *place) advance(d time.Duration) { p.ahead.Add(int64(d)) }
 
-// answers is an agent that is a function.
-type answers func(ctx context.Context, task agent.Task) (agent.Result, error)
+// agentFunc is an agent that is a function.
+type agentFunc func(ctx context.Context, task agent.Task) (agent.Result, error)
 
-func (f answers) Run(ctx context.Context, _ string, task agent.Task) (agent.Report, error) {
+func (f agentFunc) Run(ctx context.Context, _ string, task agent.Task) (agent.Report, error) {
 	answer, err := f(ctx, task)
 	return agent.Report{Result: answer, Log: []byte("said")}, err
 }
@@ -74,50 +74,50 @@ func done(text string) (agent.Result, error) {
 	return agent.Result{Outcome: agent.Done, Summary: text}, nil
 }
 
-// delivers gives every job a delivery that names its run.
-type delivers struct {
+// fakeDeliverer gives every job a delivery that names its run.
+type fakeDeliverer struct {
 	count atomic.Int64
 
-	mu    sync.Mutex
-	stand map[boxoffice.UUID]bool // workspaces
+	mu       sync.Mutex
+	existing map[boxoffice.UUID]bool // workspaces
 }
 
-func (d *delivers) Workspace(_ context.Context, job work.Job) (string, error) {
+func (d *fakeDeliverer) Workspace(_ context.Context, job work.Job) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.stand == nil {
-		d.stand = map[boxoffice.UUID]bool{}
+	if d.existing == nil {
+		d.existing = map[boxoffice.UUID]bool{}
 	}
-	d.stand[job.ID] = true
+	d.existing[job.ID] = true
 	return "/", nil
 }
 
-func (d *delivers) Scratch() (string, error) { return os.MkdirTemp("", "") }
+func (d *fakeDeliverer) Scratch() (string, error) { return os.MkdirTemp("", "") }
 
-func (d *delivers) Workspaces() ([]boxoffice.UUID, error) {
+func (d *fakeDeliverer) Workspaces() ([]boxoffice.UUID, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Collect(maps.Keys(d.stand)), nil
+	return slices.Collect(maps.Keys(d.existing)), nil
 }
 
-func (d *delivers) Discard(job boxoffice.UUID) error {
+func (d *fakeDeliverer) Discard(job boxoffice.UUID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.stand, job)
+	delete(d.existing, job)
 	return nil
 }
 
 // untilGone waits until a job has no workspace.
-func (d *delivers) untilGone(p *place, job boxoffice.UUID) {
+func (d *fakeDeliverer) untilGone(p *place, job boxoffice.UUID) {
 	p.t.Helper()
 	until(p, job, p.store.Job, func(work.Job) bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return !d.stand[job]
+		return !d.existing[job]
 	})
 }
 
-func (d *delivers) Deliver(_ context.Context, job work.Job, _ string) (boxoffice.Delivery, error) {
+func (d *fakeDeliverer) Deliver(_ context.Context, job work.Job, _ string) (boxoffice.Delivery, error) {
 	at := boxoffice.At(time.Now())
 	return boxoffice.Delivery{
 		RepoURL: "https://example.com/git/" + string(job.ID) + ".git", Commit: fmt.Sprintf("%040x", d.count.Add(1)), DeliveredAt: &at,
@@ -130,7 +130,7 @@ type config = engine.Config
 func (p *place) run(runner agent.Runner, change ...func(*config)) (stop func()) {
 	p.t.Helper()
 	c := config{
-		Store: p.store, Upkeep: p.store, Deliverer: new(delivers), Open: open,
+		Store: p.store, Upkeep: p.store, Deliverer: new(fakeDeliverer), Open: open,
 		Agents: map[string]agent.Runner{engine.TemplateAny: runner}, Poll: 5 * time.Millisecond,
 		Concurrency: 4, Attempts: 3, Backoff: time.Millisecond,
 		Scheduling: 10 * time.Millisecond, Lease: 10 * time.Second, Heartbeat: 20 * time.Millisecond, Now: p.Now,

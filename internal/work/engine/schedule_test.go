@@ -109,7 +109,7 @@ func TestScheduleOfAMillionRuns(t *testing.T) {
 func TestScheduledOracle(t *testing.T) {
 	p := newPlace(t)
 	id := p.createSchedule(1, "", boxoffice.ActionOracleRequest)
-	p.run(answers(func(context.Context, agent.Task) (agent.Result, error) { return vote("yes") }))
+	p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) { return vote("yes") }))
 	run := p.untilLeft(id, 0).LastRuns[0]
 	until(p, run.ID, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"boxoffice"
@@ -71,10 +73,7 @@ func (e *Engine) renewAndExpire(ctx context.Context) {
 // belong to it any more, because they were cancelled or expired.
 func (e *Engine) renew(ctx context.Context) error {
 	e.mu.Lock()
-	runs := make([]work.Run, 0, len(e.runs))
-	for run := range e.runs {
-		runs = append(runs, run)
-	}
+	runs := slices.Collect(maps.Keys(e.runs))
 	e.mu.Unlock()
 	if len(runs) == 0 {
 		return nil
@@ -83,14 +82,10 @@ func (e *Engine) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	renewed := map[work.Run]bool{}
-	for _, run := range held {
-		renewed[run] = true
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, run := range runs {
-		if end, running := e.runs[run]; running && !renewed[run] {
+		if end, running := e.runs[run]; running && !slices.Contains(held, run) {
 			end(work.ErrStale)
 		}
 	}
@@ -103,6 +98,9 @@ const expiredAtOnce = 100
 // process has the upkeep lease. If wait is true it only renews that lease. It does
 // not read the clock: if the clock was set since the caller read it, the caller has
 // not decided yet whether to wait.
+//
+// If a run cannot be changed, repeatExpired logs that and goes on with the others. It
+// ends after a heartbeat, because the runs of this process have to be renewed then.
 func (e *Engine) repeatExpired(ctx context.Context, now time.Time, wait bool) error {
 	leased, err := e.takeUpkeepLease(ctx, now)
 	if err != nil || !leased {
@@ -112,7 +110,11 @@ func (e *Engine) repeatExpired(ctx context.Context, now time.Time, wait bool) er
 	if err != nil || wait {
 		return err
 	}
+	begin := time.Now()
 	for _, run := range expired {
+		if time.Since(begin) > e.Heartbeat {
+			break
+		}
 		var node work.Node
 		err := e.change(ctx, "expire run", run.Work, func(graph work.Graph) (change work.Change, err error) {
 			if change, err = graph.Expire(run, boxoffice.At(now)); err == nil {
@@ -123,9 +125,11 @@ func (e *Engine) repeatExpired(ctx context.Context, now time.Time, wait bool) er
 		switch {
 		case errors.Is(err, work.ErrStale): // it was renewed or has ended
 		case err != nil:
-			return err
+			e.Log.ErrorContext(ctx, "an expired run could not be repeated; the next heartbeat tries again",
+				"work", run.Work, "position", run.Position, "err", err)
 		default:
-			e.Log.WarnContext(ctx, "a run expired: its worker did not renew it", "work", run.Work, "node", node.ID, "attempt", run.Attempt, "state", node.State)
+			e.Log.WarnContext(ctx, "a run expired: its worker did not renew it",
+				"work", run.Work, "node", node.ID, "attempt", run.Attempt, "state", node.State)
 		}
 	}
 	return nil
