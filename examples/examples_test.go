@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"boxoffice"
-	"boxoffice/internal/work"
 	"boxoffice/internal/work/agent"
 )
 
@@ -72,7 +71,7 @@ func TestExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			task := agent.Task{
 				Objective:    "Compare “embedded” databases",
-				Context:      []work.Document{{Name: "notes", Text: "two words"}},
+				Context:      []boxoffice.Document{{Name: "notes", Text: "two words"}},
 				Predecessors: []agent.Predecessor{{Node: "collect", Summary: "Found three."}},
 			}
 			result, report := do(t, argv, task)

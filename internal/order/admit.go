@@ -102,10 +102,7 @@ func open(
 ) (work.Opened, error) {
 	switch in := input.(type) {
 	case boxoffice.JobOpen:
-		brief := work.Brief{RepoURL: in.RepoURL}
-		for _, document := range in.Context {
-			brief.Context = append(brief.Context, work.Document(document))
-		}
+		brief := work.Brief{RepoURL: in.RepoURL, Context: in.Context}
 		return work.OpenJob(ctx, tx, owner, in.Template, in.Objective, nil, brief, now)
 	case boxoffice.JobContinue:
 		return work.ContinueJob(ctx, tx, owner, in.JobID, in.Input, now)

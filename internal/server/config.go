@@ -164,7 +164,7 @@ func Default() Config {
 		},
 		Judge: JudgeConfig{Timeout: seconds(10)},
 		Work: WorkConfig{
-			Dir: "work", Concurrency: 4, Attempts: 3, Backoff: seconds(5), Lease: seconds(30), Poll: seconds(.25),
+			Dir: "work", Concurrency: 4, MaxFailures: 3, Backoff: seconds(5), Lease: seconds(30), Poll: seconds(.25),
 			Scheduling: seconds(5),
 		},
 		Delivery: DeliveryConfig{

@@ -129,7 +129,7 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 func TestRepositoriesOfRequesters(t *testing.T) {
 	w := servertest.Start(t, working(t), func(o *server.Options) {
 		o.Delivery.AllowedHosts = []string{"localhost:1", "git.example"}
-		o.Work.Attempts = 1
+		o.Work.MaxFailures = 1
 	})
 	d := newRequester(t, w)
 	for _, input := range []string{

@@ -11,7 +11,7 @@ import (
 type WorkConfig struct {
 	Dir         string   `toml:"dir" comment:"The folder of workspaces and delivered repositories, shared by all processes that run work.\nA relative path is relative to the folder of this file."`
 	Concurrency int      `toml:"concurrency" comment:"How many nodes this process runs at the same time. 0: none, and no schedules; 'boxoffice worker' runs them."`
-	Attempts    int      `toml:"attempts" comment:"How many runs of a node may fail before the node fails and its job is blocked."`
+	MaxFailures int      `toml:"max_failures" comment:"How many runs of a node may fail before the node fails and its job is blocked."`
 	Backoff     Duration `toml:"backoff" comment:"The pause before the first retry of a failed node. It doubles with each further retry."`
 	Lease       Duration `toml:"lease" comment:"Other processes take over the nodes of a process that has not renewed its leases for so long. At least 10s, since its\nagents may take 5s to end."`
 	Poll        Duration `toml:"poll" comment:"How often the database is asked for work."`
@@ -72,8 +72,8 @@ func (c *Config) checkWork() error {
 	switch {
 	case c.Work.Concurrency < 0:
 		return errors.New("work.concurrency must not be negative")
-	case c.Work.Attempts < 1:
-		return errors.New("work.attempts must be at least 1")
+	case c.Work.MaxFailures < 1:
+		return errors.New("work.max_failures must be at least 1")
 	case c.Work.Dir == "":
 		return errors.New("work.dir must not be empty")
 	}

@@ -19,7 +19,7 @@ const (
 	worker = "worker 1"
 )
 
-var retries = Retries{Attempts: 3, Backoff: 5 * time.Second}
+var retries = Retries{MaxFailures: 3, Backoff: 5 * time.Second}
 
 // chain returns a job of the steps a and b, b after a, and its delivery, in the
 // given states.
@@ -171,7 +171,7 @@ func TestNodes(t *testing.T) {
 		"running to queued: expired":     {chain(running), expiring(now+30*second+1, failures(2), lost(3)), states{queued, waiting, waiting}, jobRunning, "", 30},
 		"running to failed: 5 lost": {chain(running), expiring(now+30*second+1, lost(4)), states{failed, waiting, waiting}, jobBlocked,
 			"analysis failed at node a: its worker was lost 5 times", 0},
-		"running to failed: attempts": {chain(running), finishing(Result{Outcome: Retry, Reason: "because"}, failures(2)), states{failed, waiting, waiting}, jobBlocked, analysisFailed, 0},
+		"running to failed: failures": {chain(running), finishing(Result{Outcome: Retry, Reason: "because"}, failures(2)), states{failed, waiting, waiting}, jobBlocked, analysisFailed, 0},
 		"running to failed: for good": {chain(running), finishing(Result{Outcome: Failed, Reason: "because"}), states{failed, waiting, waiting}, jobBlocked, analysisFailed, 0},
 		"running to failed: the delivery": {chain(done, done, running), finishing(Result{Outcome: Failed, Reason: "because"}), states{done, done, failed},
 			jobBlocked, "delivery failed: because", 0},

@@ -126,9 +126,9 @@ type Outcome string
 // The outcomes.
 const (
 	Done          Outcome = "done"
-	Retry         Outcome = "retry"   // it failed, and another attempt can help
+	Retry         Outcome = "retry"   // it failed, and another run can help
 	Blocked       Outcome = "blocked" // it needs an input
-	Failed        Outcome = "failed"  // it failed, and another attempt does not help
+	Failed        Outcome = "failed"  // it failed, and another run does not help
 	WorkerStopped Outcome = "worker stopped"
 	WorkerLost    Outcome = "worker lost"
 )
@@ -141,14 +141,14 @@ type Result struct {
 	Delivery   *boxoffice.Delivery // done: of a delivery
 	Reason     string              // retry, blocked or failed: the requester reads it
 	OurFault   bool                // retry: the cause is this service, neither the agent nor the requester's side
-	RetryAfter time.Duration       // retry: the next attempt starts no sooner
+	RetryAfter time.Duration       // retry: the next run starts no sooner
 	Log        string              // the end of what the agent wrote to standard error
 }
 
 // Retries says how often and when failed runs are tried again.
 type Retries struct {
-	Attempts int           // failed runs after which a node has failed
-	Backoff  time.Duration // before the first retry; it doubles with each
+	MaxFailures int           // failed runs after which a node has failed
+	Backoff     time.Duration // before the first retry; it doubles with each
 }
 
 func (r Retries) after(failures int) time.Duration { return r.Backoff << min(failures, 10) }

@@ -51,7 +51,7 @@ func (g Graph) Expire(run Run, now boxoffice.Timestamp) (Change, error) {
 	return g.finish(node, Result{Outcome: WorkerLost}, Retries{}, now), nil
 }
 
-// running returns the node of a run, and whether it still runs as that attempt.
+// running returns the node of a run, and whether it still carries out that attempt.
 func (g Graph) running(run Run) (Node, bool) {
 	if run.Position >= len(g.Nodes) {
 		return Node{}, false
@@ -74,7 +74,7 @@ func (g Graph) finish(node Node, result Result, retries Retries, now boxoffice.T
 	switch {
 	case outcome == Blocked && node.Kind == NodeMember, // it takes no input: it is replaced
 		outcome == Retry && node.Kind == NodeMember && !result.OurFault, // it is replaced
-		outcome == Retry && node.Failures+1 >= retries.Attempts:
+		outcome == Retry && node.Failures+1 >= retries.MaxFailures:
 		outcome = Failed
 	case outcome == WorkerLost && node.WorkersLost+1 >= maxWorkersLost:
 		outcome, ended.Reason = Failed, fmt.Sprintf("its worker was lost %d times", maxWorkersLost)

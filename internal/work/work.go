@@ -39,12 +39,6 @@ type Owner struct {
 	OrderID   boxoffice.UUID // the order whose admission opened it
 }
 
-// Document is a named text that an agent gets beside the objective.
-type Document struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
-}
-
 // Job is a job as it is stored.
 type Job struct {
 	boxoffice.Job
@@ -55,7 +49,7 @@ type Job struct {
 
 // Brief is what the agent of a job gets beside template and objective.
 type Brief struct {
-	Context  []Document               `json:"context,omitempty"`
+	Context  []boxoffice.Document     `json:"context,omitempty"`
 	RepoURL  string                   `json:"repoUrl,omitempty"` // deliver there
 	ChainID  uint64                   `json:"chainId,omitempty"` // launches
 	PairWith string                   `json:"pairWith,omitempty"`

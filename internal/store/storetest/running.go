@@ -46,7 +46,7 @@ func Start(ctx context.Context, store Store, run work.Run, holder string, until,
 // Finish saves the result of a run.
 func Finish(ctx context.Context, store Store, run work.Run, holder string, result work.Result, at boxoffice.Timestamp) error {
 	return change(ctx, store, run.Work, func(graph work.Graph) (work.Change, error) {
-		return graph.Finish(run, holder, result, work.Retries{Attempts: 3}, at)
+		return graph.Finish(run, holder, result, work.Retries{MaxFailures: 3}, at)
 	})
 }
 

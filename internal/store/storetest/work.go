@@ -19,7 +19,7 @@ var workTests = map[string]func(*testing.T, Store){
 		full.Project = &boxoffice.Project{ID: boxoffice.NewUUID(), Version: 1, Of: 1}
 		full.Delivery = &boxoffice.Delivery{RepoURL: "https://example.com/git/1.git", Commit: fmt.Sprintf("%040x", 77), DeliveredAt: pointer(now)}
 		full.Brief = work.Brief{
-			Context: []work.Document{{Name: "readme", Text: "\u2028 <b>&"}}, RepoURL: "https://example.com/r.git", ChainID: 8453,
+			Context: []boxoffice.Document{{Name: "readme", Text: "\u2028 <b>&"}}, RepoURL: "https://example.com/r.git", ChainID: 8453,
 			PairWith: "ETH", Name: "Coin", Symbol: "C", Follows: boxoffice.NewUUID(),
 			Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research", After: []string{"b"}}},
 		}

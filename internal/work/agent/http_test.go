@@ -327,7 +327,7 @@ func TestAnswersLater(t *testing.T) {
 	}
 
 	// After a failure the task is another one.
-	task.Attempt = 2
+	task.Failures = 1
 	go runTask()
 	if again := <-tasks; again.id == first.id || deliver(t, again.callback, first.id, done, now) != 401 {
 		t.Errorf("asked %v again", again)

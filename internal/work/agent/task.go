@@ -1,6 +1,6 @@
 // Package agent runs the operator's program, the agent, for one node of work.
 //
-// The agent gets a Task and returns an Result, both as JSON. A Command is a program of this machine: it reads the task
+// The agent gets a Task and returns a Result, both as JSON. A Command is a program of this machine: it reads the task
 // from its standard input and writes the result to its standard output. What it writes to standard error is kept as
 // the node's log. An HTTP agent gets the task as a request and returns the result in the response or later.
 //
@@ -17,7 +17,6 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/strictjson"
-	"boxoffice/internal/work"
 )
 
 // Version is the version of the contract with agents, the member "v" of every task. A task of the same version may get
@@ -26,23 +25,23 @@ const Version = 1
 
 // Task says what an agent has to do. Members that do not apply are absent.
 type Task struct {
-	V            int             `json:"v"`        // Version; the runner sets it
-	Job          boxoffice.UUID  `json:"job"`      // or the oracle
-	Node         string          `json:"node"`     // the name of the node within the job
-	Template     string          `json:"template"` // research, audit, …
-	Objective    string          `json:"objective"`
-	LaunchKind   string          `json:"launchKind,omitempty"`
-	Context      []work.Document `json:"context,omitempty"`
-	RepoURL      string          `json:"repoUrl,omitempty"` // the requester's repository; the service delivers to it
-	ChainID      uint64          `json:"chainId,omitempty"`
-	PairWith     string          `json:"pairWith,omitempty"`
-	Name         string          `json:"name,omitempty"`
-	Symbol       string          `json:"symbol,omitempty"`
-	Predecessors []Predecessor   `json:"predecessors,omitempty"` // the nodes that this one comes after
-	Inputs       []string        `json:"inputs,omitempty"`       // the requester's inputs, oldest first
-	Panel        *Panel          `json:"panel,omitempty"`        // oracles only
-	Attempt      int             `json:"attempt,omitempty"`      // from 1; one more after each failure of the agent
-	Callback     string          `json:"callback,omitempty"`     // for a later result of an HTTP agent; the runner sets it
+	V            int                  `json:"v"`        // Version; the runner sets it
+	Job          boxoffice.UUID       `json:"job"`      // or the oracle
+	Node         string               `json:"node"`     // the name of the node within the job
+	Template     string               `json:"template"` // research, audit, …
+	Objective    string               `json:"objective"`
+	LaunchKind   string               `json:"launchKind,omitempty"`
+	Context      []boxoffice.Document `json:"context,omitempty"`
+	RepoURL      string               `json:"repoUrl,omitempty"` // the requester's repository; the service delivers to it
+	ChainID      uint64               `json:"chainId,omitempty"`
+	PairWith     string               `json:"pairWith,omitempty"`
+	Name         string               `json:"name,omitempty"`
+	Symbol       string               `json:"symbol,omitempty"`
+	Predecessors []Predecessor        `json:"predecessors,omitempty"` // the nodes that this one comes after
+	Inputs       []string             `json:"inputs,omitempty"`       // the requester's inputs, oldest first
+	Panel        *Panel               `json:"panel,omitempty"`        // oracles only
+	Failures     int                  `json:"failures,omitempty"`     // how often the agent has failed at this task
+	Callback     string               `json:"callback,omitempty"`     // for a later result of an HTTP agent; the runner sets it
 }
 
 // Predecessor is an earlier node and its result.

@@ -109,7 +109,7 @@ func BenchmarkRetry(b *testing.B) {
 	late := make(chan time.Duration, 1)
 	const backoff = 2 * time.Second
 	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
-		if task.Attempt == 1 {
+		if task.Failures == 0 {
 			failedAt.Store(time.Now().UnixNano())
 			return agent.Result{}, &agent.Failure{Kind: agent.Exited, Code: 1, Retryable: true}
 		}

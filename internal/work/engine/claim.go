@@ -123,7 +123,7 @@ const saveWithin = time.Hour
 // stops, for at most saveWithin. A run whose result was not saved expires and is
 // repeated.
 func (e *Engine) finish(ctx context.Context, stopped <-chan struct{}, a work.Assignment, result work.Result) {
-	retries := work.Retries{Attempts: e.Attempts, Backoff: e.Backoff}
+	retries := work.Retries{MaxFailures: e.MaxFailures, Backoff: e.Backoff}
 	saving := context.WithoutCancel(ctx)
 	begin := e.Now()
 	pause := time.NewTimer(0)

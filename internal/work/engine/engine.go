@@ -98,7 +98,7 @@ type Config struct {
 	Agents map[string]agent.Runner
 
 	Concurrency int           // nodes that this process runs at once
-	Attempts    int           // failed runs of a node after which it has failed
+	MaxFailures int           // failed runs of a node after which it has failed
 	Backoff     time.Duration // before the first retry, doubling
 	Lease       time.Duration // how long a run belongs to a process that does not renew it0s
 	Heartbeat   time.Duration // how often runs are renewed, which also shows that one was cancelled; at most Lease/3

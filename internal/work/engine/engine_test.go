@@ -163,7 +163,7 @@ func TestInputWhileFailing(t *testing.T) {
 				}
 				return done(fmt.Sprint(task.Inputs))
 			}), func(c *config) {
-				c.Attempts = 1
+				c.MaxFailures = 1
 				c.Deliverer = failingDeliverer{new(fakeDeliverer), func() bool { return fail("delivery", told.Load()) }}
 			})
 			<-started
@@ -276,17 +276,17 @@ func (refusingDeliverer) Deliver(context.Context, work.Job, string) (boxoffice.D
 	return boxoffice.Delivery{Failure: "refused"}, nil
 }
 
-// An agent is told which attempt it is.
-func TestAttempts(t *testing.T) {
+// An agent is told how often it has failed.
+func TestFailures(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
-		if task.Attempt < 3 {
+		if task.Failures < 2 {
 			return agent.Result{}, &agent.Failure{Kind: agent.BadResult, Retryable: true}
 		}
-		return done(fmt.Sprint("attempt ", task.Attempt))
+		return done(fmt.Sprint("failures ", task.Failures))
 	}))
-	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "attempt 3" {
+	if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "failures 2" {
 		t.Errorf("%+v", node)
 	}
 }

@@ -55,11 +55,11 @@ func TestLostWorkers(t *testing.T) {
 			until(p, id, p.store.Job, func(job work.Job) bool { return job.Nodes[0].State != boxoffice.NodeRunning })
 			rescuer()
 			p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
-				if task.Attempt != 1 {
-					t.Errorf("the agent is told of attempt %d", task.Attempt)
+				if task.Failures != 0 {
+					t.Errorf("the agent is told of %d failures", task.Failures)
 				}
 				return done("by another")
-			}), func(c *config) { c.Attempts = 1 })
+			}), func(c *config) { c.MaxFailures = 1 })
 			job := p.untilJob(id, test.want)
 			if test.want == boxoffice.JobBlocked {
 				if want := "analysis failed at node main: its worker was lost 5 times"; *job.BlockedReason != want {
@@ -172,7 +172,7 @@ func TestPanic(t *testing.T) {
 	p := newPlace(t)
 	id := p.openJob("look")
 	p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
-		if task.Attempt == 1 {
+		if task.Failures == 0 {
 			panic("broken")
 		}
 		return done("after all")

@@ -109,7 +109,7 @@ func (e *Engine) errorResult(ctx context.Context, a work.Assignment, err error) 
 func nodeTask(a work.Assignment) agent.Task {
 	brief := a.Job.Brief
 	task := agent.Task{
-		Job: a.Job.ID, Node: a.Node.Label(), Attempt: a.Node.Failures + 1, Objective: a.Node.Objective, Context: brief.Context, RepoURL: brief.RepoURL,
+		Job: a.Job.ID, Node: a.Node.Label(), Failures: a.Node.Failures, Objective: a.Node.Objective, Context: brief.Context, RepoURL: brief.RepoURL,
 		ChainID: brief.ChainID, PairWith: brief.PairWith, Name: brief.Name, Symbol: brief.Symbol, Inputs: a.Inputs,
 	}
 	if a.Job.LaunchKind != nil {
@@ -129,7 +129,7 @@ func nodeTask(a work.Assignment) agent.Task {
 func memberTask(a work.Assignment) agent.Task {
 	oracle := a.Oracle
 	return agent.Task{
-		Job: oracle.ID, Node: a.Node.Label(), Objective: oracle.Question, Attempt: a.Node.Failures + 1,
+		Job: oracle.ID, Node: a.Node.Label(), Objective: oracle.Question, Failures: a.Node.Failures,
 		Panel: &agent.Panel{
 			Question: oracle.Question, Options: oracle.Options, Context: oracle.Context, Member: a.Position, Size: oracle.PanelSize,
 		},
