@@ -18,13 +18,15 @@ func TestCapabilitiesRules(t *testing.T) {
 				{ChainID: 2, Name: "Two"}, {ChainID: 1, Name: "One"},
 			}},
 			Payment: boxoffice.PaymentCapabilities{
-				X402Version: x402.Version, Scheme: x402.SchemeExact, AssetTransferMethod: x402.MethodPermit2, Network: "eip155:8453",
+				X402Version: x402.Version, Scheme: x402.SchemeExact, AssetTransferMethod: x402.MethodPermit2,
+				Network: "eip155:8453",
 				Asset: boxoffice.Asset{
 					Address:  someAsset,
 					Symbol:   "TKN",
 					Decimals: 18,
 				}, PayTo: somePayTo, Permit2: x402.Permit2, Proxy: x402.ExactProxy,
-				MaxTimeoutSeconds: 300, ServiceName: "Boxoffice", QuoteApproval: boxoffice.NewQuoteApprovalTemplate("Boxoffice", 8453),
+				MaxTimeoutSeconds: 300, ServiceName: "Boxoffice",
+				QuoteApproval: boxoffice.NewQuoteApprovalTemplate("Boxoffice", 8453),
 			},
 		}
 	}
@@ -41,11 +43,7 @@ func TestCapabilitiesRules(t *testing.T) {
 		{"a chain twice", func(c *capabilities) { c.Launches.Chains[1].ChainID = 2 }, "/launches/chains"},
 		{"x402Version", func(c *capabilities) { c.Payment.X402Version = 1 }, "/payment/x402Version"},
 		{"scheme", func(c *capabilities) { c.Payment.Scheme = "" }, "/payment/scheme"},
-		{
-			"method",
-			func(c *capabilities) { c.Payment.AssetTransferMethod = "eip3009" },
-			"/payment/assetTransferMethod",
-		},
+		{"method", func(c *capabilities) { c.Payment.AssetTransferMethod = "eip3009" }, "/payment/assetTransferMethod"},
 		{"network", func(c *capabilities) { c.Payment.Network = "base" }, "/payment/network"},
 		{"decimals", func(c *capabilities) { c.Payment.Asset.Decimals = 256 }, "/payment/asset/decimals"},
 		{"timeout", func(c *capabilities) { c.Payment.MaxTimeoutSeconds = 0 }, "/payment/maxTimeoutSeconds"},

@@ -103,7 +103,6 @@ func (s *Signature) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return errors.New(
-		"must be 0x and 130 hex characters: 65 bytes, from a contract wallet too, which has to be deployed",
-	)
+	return errors.New("must be 0x and 130 hex characters: 65 bytes, " +
+		"from a contract wallet too, which has to be deployed")
 }

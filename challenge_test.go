@@ -43,21 +43,21 @@ func TestChallengeRules(t *testing.T) {
 func TestChallengeVerify(t *testing.T) {
 	wantField(t, someChallenge().Verify(), "ok")
 	type challenge = boxoffice.Challenge
-	for name, tc := range map[string]breach[challenge]{
-		"a rule":               {change: func(c *challenge) { c.X402Version = 1 }, pointer: "/x402Version"},
-		"other quote":          {change: func(c *challenge) { c.Quote.IssuedAt-- }, pointer: "/quote/quoteHash"},
-		"other input":          {change: func(c *challenge) { c.Input = json.RawMessage(`{}`) }, pointer: "/input"},
-		"input in other words": {change: func(c *challenge) { c.Input = append(json.RawMessage(" "), c.Input...) }, pointer: "ok"},
-		"ambiguous input":      {change: func(c *challenge) { c.Input = json.RawMessage(`{"a":1,"a":2}`) }, pointer: "/input"},
-		"other resource":       {change: func(c *challenge) { c.Resource.URL += "/" }, pointer: "/resource/url"},
-		"other network":        {change: func(c *challenge) { c.Accepts[0].Network = "eip155:1" }, pointer: "/accepts"},
-		"other asset":          {change: func(c *challenge) { c.Accepts[0].Asset = common.Address{} }, pointer: "/accepts"},
-		"other amount":         {change: func(c *challenge) { c.Accepts[0].Amount = amountOf("1") }, pointer: "/accepts"},
-		"other recipient":      {change: func(c *challenge) { c.Accepts[0].PayTo = common.Address{} }, pointer: "/accepts"},
-		"other method":         {change: func(c *challenge) { c.Accepts[0].Extra.AssetTransferMethod = "eip3009" }, pointer: "/accepts"},
-		"no method":            {change: func(c *challenge) { c.Accepts[0].Extra = nil }, pointer: "/accepts"},
+	for _, tc := range []breach[challenge]{
+		{"a rule", func(c *challenge) { c.X402Version = 1 }, "/x402Version"},
+		{"other quote", func(c *challenge) { c.Quote.IssuedAt-- }, "/quote/quoteHash"},
+		{"other input", func(c *challenge) { c.Input = json.RawMessage(`{}`) }, "/input"},
+		{"input in other words", func(c *challenge) { c.Input = append(json.RawMessage(" "), c.Input...) }, "ok"},
+		{"ambiguous input", func(c *challenge) { c.Input = json.RawMessage(`{"a":1,"a":2}`) }, "/input"},
+		{"other resource", func(c *challenge) { c.Resource.URL += "/" }, "/resource/url"},
+		{"other network", func(c *challenge) { c.Accepts[0].Network = "eip155:1" }, "/accepts"},
+		{"other asset", func(c *challenge) { c.Accepts[0].Asset = common.Address{} }, "/accepts"},
+		{"other amount", func(c *challenge) { c.Accepts[0].Amount = amountOf("1") }, "/accepts"},
+		{"other recipient", func(c *challenge) { c.Accepts[0].PayTo = common.Address{} }, "/accepts"},
+		{"other method", func(c *challenge) { c.Accepts[0].Extra.AssetTransferMethod = "eip3009" }, "/accepts"},
+		{"no method", func(c *challenge) { c.Accepts[0].Extra = nil }, "/accepts"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			challenge := someChallenge()
 			tc.change(challenge)
 			wantField(t, challenge.Verify(), tc.pointer)

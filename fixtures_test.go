@@ -54,7 +54,8 @@ func some[T any](v T) *T { return &v }
 
 func somePayment() boxoffice.Payment {
 	return boxoffice.Payment{
-		Scheme: "exact", Network: "eip155:8453", Asset: someAsset, Amount: amountOf("1000000000000000000"), PayTo: somePayTo, Decimals: 18,
+		Scheme: "exact", Network: "eip155:8453", Asset: someAsset, Amount: amountOf("1000000000000000000"),
+		PayTo: somePayTo, Decimals: 18,
 	}
 }
 
@@ -67,7 +68,8 @@ func somePolicy() boxoffice.Policy {
 func someQuote() boxoffice.Quote {
 	return boxoffice.Quote{
 		V: 1, ID: someID, Action: "job.open", PolicyVersion: "job-1", InputHash: hashOf(someInputHash),
-		IssuedAt: 1795168800, ExpiresAt: 1795169400, Payment: somePayment(), Terms: boxoffice.AdmissionTerms, QuoteHash: hashOf(quoteHash),
+		IssuedAt: 1795168800, ExpiresAt: 1795169400, Payment: somePayment(), Terms: boxoffice.AdmissionTerms,
+		QuoteHash: hashOf(quoteHash),
 	}
 }
 
@@ -81,7 +83,8 @@ func runsQuote() boxoffice.Quote {
 
 func someOrder() boxoffice.Order {
 	return boxoffice.Order{
-		ID: someID, RequestKey: otherID, Status: boxoffice.Quoted, Quote: someQuote(), InputJSON: someInput, CreatedAt: someTime,
+		ID: someID, RequestKey: otherID, Status: boxoffice.Quoted, Quote: someQuote(), InputJSON: someInput,
+		CreatedAt: someTime,
 	}
 }
 
@@ -121,7 +124,8 @@ func someChallenge() *boxoffice.Challenge {
 			MimeType:    "application/json",
 		},
 		Accepts: []x402.Requirements{{
-			Scheme: "exact", Network: "eip155:8453", Asset: someAsset, Amount: amountOf("1000000000000000000"), PayTo: somePayTo,
+			Scheme: "exact", Network: "eip155:8453", Asset: someAsset, Amount: amountOf("1000000000000000000"),
+			PayTo:             somePayTo,
 			MaxTimeoutSeconds: 300, Extra: &x402.Extra{AssetTransferMethod: "permit2", Name: "Token", Version: "1"},
 		}},
 		Quote: someQuote(), ResourceURL: submitURL, Input: json.RawMessage(someInput),
@@ -133,7 +137,8 @@ func someJob() boxoffice.Job {
 		ID: someID, State: boxoffice.JobCompleted, Template: "skill:build-website", Objective: "A site for the fair",
 		LaunchKind: some("evm_project"), CreatedAt: someTime, UpdatedAt: someTime,
 		Delivery: &boxoffice.Delivery{
-			RepoURL: "https://boxoffice.example/git/1.git", Commit: strings.Repeat("0aF9", 10), DeliveredAt: some(someTime),
+			RepoURL: "https://boxoffice.example/git/1.git", Commit: strings.Repeat("0aF9", 10),
+			DeliveredAt: some(someTime),
 		},
 		Project: &boxoffice.Project{ID: otherID, Version: 2, Of: 3},
 	}

@@ -114,12 +114,9 @@ func (s Status) Validate() error {
 	return cmp.Or(
 		oneOf("/status", s.Status, Quoted, Expired, PaymentPending, PaymentFailed, AdmissionPending, Admitted),
 		member("/order", s.Order),
-		rule(
-			s.Order.Status == s.Status ||
-				s.Order.Status == Paid && (s.Status == AdmissionPending || s.Status == Admitted),
-			"/order/status",
-			"must agree with the status",
-		),
+		rule(s.Order.Status == s.Status ||
+			s.Order.Status == Paid && (s.Status == AdmissionPending || s.Status == Admitted),
+			"/order/status", "must agree with the status"),
 		s.validatePayment(),
 		s.validateAdmission(),
 	)
@@ -139,11 +136,8 @@ func (s Status) validatePayment() error {
 		rule(paid.Status == expected, "/payment/status", "must agree with the status"),
 		rule(paid.Network == quoted.Network && paid.Asset == quoted.Asset && paid.Amount == quoted.Amount &&
 			paid.PayTo == quoted.PayTo, "/payment", "must be on the terms of the quote"),
-		rule(
-			s.Order.Quote.Payer == nil || paid.Payer == *s.Order.Quote.Payer,
-			"/payment/payer",
-			"must be the payer of the quote",
-		),
+		rule(s.Order.Quote.Payer == nil || paid.Payer == *s.Order.Quote.Payer, "/payment/payer",
+			"must be the payer of the quote"),
 	)
 }
 
@@ -190,11 +184,7 @@ func (p *PaymentStatus) Validate() error {
 		rule(p.Paid == settled, "/paid", "must be true exactly if the payment settled"),
 		rule(p.TransactionHash != nil || !settled, "/transactionHash", "is required of a settled payment"),
 		network("/network", p.Network),
-		rule(
-			p.Reason == "" || p.Status == PaymentStatusFailed,
-			"/reason",
-			"must be absent unless the payment failed",
-		),
+		rule(p.Reason == "" || p.Status == PaymentStatusFailed, "/reason", "must be absent unless the payment failed"),
 		member("/submittedAt", p.SubmittedAt),
 		moment("/settledAt", p.SettledAt),
 		rule((p.SettledAt != nil) == settled, "/settledAt", "must be null unless the payment settled"),

@@ -50,12 +50,8 @@ func TestEveryCodeIsInTheTable(t *testing.T) {
 		slices.Sort(declared)
 		slices.Sort(table.rows)
 		if diff := cmp.Diff(declared, table.rows); diff != "" {
-			t.Errorf(
-				"constants of type %s in %s and their table (-constants +table):\n%s",
-				table.constType,
-				table.file,
-				diff,
-			)
+			t.Errorf("constants of type %s in %s and their table (-constants +table):\n%s", table.constType,
+				table.file, diff)
 		}
 	}
 }

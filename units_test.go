@@ -40,9 +40,7 @@ func zeros(n int) string { return fmt.Sprintf("%0*d", n, 0) }
 
 func TestUnitsComeBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		amount, err := x402.Uint256FromBig(
-			new(big.Int).SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "amount")),
-		)
+		amount, err := x402.Uint256FromBig(new(big.Int).SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "amount")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -111,11 +111,8 @@ func (j Job) Validate() error {
 		member("/state", j.State),
 		rule(j.Template != "", "/template", "is required"),
 		rule(j.Objective != "", "/objective", "is required"),
-		rule(
-			(j.BlockedReason != nil) == (j.State == JobBlocked),
-			"/blockedReason",
-			"must be null unless the job is blocked",
-		),
+		rule((j.BlockedReason != nil) == (j.State == JobBlocked), "/blockedReason",
+			"must be null unless the job is blocked"),
 		member("/createdAt", j.CreatedAt),
 		member("/updatedAt", j.UpdatedAt),
 	)
@@ -123,14 +120,8 @@ func (j Job) Validate() error {
 		err = items("/nodes", j.Nodes)
 	}
 	if err == nil && j.LaunchKind != nil {
-		err = oneOf(
-			"/launchKind",
-			*j.LaunchKind,
-			LaunchCustomToken,
-			LaunchUniv4Hook,
-			LaunchEVMContracts,
-			LaunchEVMProject,
-		)
+		err = oneOf("/launchKind", *j.LaunchKind,
+			LaunchCustomToken, LaunchUniv4Hook, LaunchEVMContracts, LaunchEVMProject)
 	}
 	if err == nil && j.Delivery != nil {
 		err = member("/delivery", j.Delivery)
@@ -280,11 +271,8 @@ func (m Member) Validate() error {
 // Validate checks the oracle.
 func (o Oracle) Validate() error {
 	return cmp.Or(
-		rule(
-			(o.BlockedReason != nil) == (o.State == JobBlocked),
-			"/blockedReason",
-			"must be null unless the oracle is blocked",
-		),
+		rule((o.BlockedReason != nil) == (o.State == JobBlocked), "/blockedReason",
+			"must be null unless the oracle is blocked"),
 		rule((o.Answer != nil) == (o.State == JobCompleted), "/answer", "must be null until the oracle is completed"),
 		items("/members", o.Members),
 		member("/id", o.ID),
@@ -420,11 +408,8 @@ func (s Schedule) Validate() error {
 		integer("/runsBought", s.RunsBought, 1, MaxSafeInteger),
 		integer("/runsLeft", s.RunsLeft, 0, s.RunsBought),
 		moment("/nextRunAt", s.NextRunAt),
-		rule(
-			(s.NextRunAt != nil) == (s.State == ScheduleActive),
-			"/nextRunAt",
-			"must be null exactly if the schedule is not active",
-		),
+		rule((s.NextRunAt != nil) == (s.State == ScheduleActive), "/nextRunAt",
+			"must be null exactly if the schedule is not active"),
 		oneOf("/missed", s.Missed, "", MissedSkip, MissedCatchUp),
 		items("/lastRuns", s.LastRuns),
 		member("/createdAt", s.CreatedAt),

@@ -19,11 +19,7 @@ func TestJobRules(t *testing.T) {
 		{"running", func(j *job) { j.State = boxoffice.JobRunning }, "ok"},
 		{"failed", func(j *job) { j.State = "failed" }, "/state"},
 		{"blocked without a reason", func(j *job) { j.State = boxoffice.JobBlocked }, "/blockedReason"},
-		{
-			"blocked",
-			func(j *job) { j.State, j.BlockedReason = boxoffice.JobBlocked, some("node 2 needs input") },
-			"ok",
-		},
+		{"blocked", func(j *job) { j.State, j.BlockedReason = boxoffice.JobBlocked, some("node 2 needs input") }, "ok"},
 		{"a reason without being blocked", func(j *job) { j.BlockedReason = some("x") }, "/blockedReason"},
 		{"no template", func(j *job) { j.Template = "" }, "/template"},
 		{"no objective", func(j *job) { j.Objective = "" }, "/objective"},
@@ -113,7 +109,8 @@ func TestDeliveryOnTheWire(t *testing.T) {
 		wire string
 		want boxoffice.Delivery
 	}{
-		"success": {success, boxoffice.Delivery{RepoURL: "https://f.example/r", Commit: commit, DeliveredAt: some(someTime)}},
+		"success": {success,
+			boxoffice.Delivery{RepoURL: "https://f.example/r", Commit: commit, DeliveredAt: some(someTime)}},
 		"success with a pull request": {
 			strings.Replace(success, "null", `"https://f.example/r/1"`, 1),
 			boxoffice.Delivery{RepoURL: "https://f.example/r", PullRequestURL: some("https://f.example/r/1"), Commit: commit, DeliveredAt: some(someTime)},
@@ -216,7 +213,8 @@ func TestOracleRules(t *testing.T) {
 func TestWorkflowRules(t *testing.T) {
 	valid := func() boxoffice.Workflow {
 		return boxoffice.Workflow{
-			ID: someID, State: boxoffice.JobQueued, Objective: "A report", Shape: "dag", JobID: otherID, CreatedAt: someTime, UpdatedAt: someTime,
+			ID: someID, State: boxoffice.JobQueued, Objective: "A report", Shape: "dag", JobID: otherID,
+			CreatedAt: someTime, UpdatedAt: someTime,
 			Nodes: []boxoffice.WorkflowNode{
 				{ID: "a", Objective: "read", Template: "research"},
 				{ID: "b", Objective: "write", Template: "research", After: []string{"a"}},
@@ -243,8 +241,9 @@ func TestWorkflowRules(t *testing.T) {
 func TestScheduleRules(t *testing.T) {
 	valid := func() boxoffice.Schedule {
 		return boxoffice.Schedule{
-			ID: someID, State: boxoffice.ScheduleActive, Action: "job.open", Input: json.RawMessage(someInput), IntervalMinutes: 30,
-			RunsBought: 4, RunsLeft: 4, NextRunAt: some(someTime), CreatedAt: someTime, UpdatedAt: someTime,
+			ID: someID, State: boxoffice.ScheduleActive, Action: "job.open", Input: json.RawMessage(someInput),
+			IntervalMinutes: 30,
+			RunsBought:      4, RunsLeft: 4, NextRunAt: some(someTime), CreatedAt: someTime, UpdatedAt: someTime,
 		}
 	}
 	checkRules(t, valid, []breach[boxoffice.Schedule]{

@@ -245,10 +245,7 @@ func nonceRefused(err error) bool {
 // pay twice. A *PendingError says that the service may have taken the payment at an
 // earlier attempt: then nothing else is signed.
 func (c *Client) afterConflict(
-	ctx context.Context,
-	a *attempt,
-	refused signature,
-	err error,
+	ctx context.Context, a *attempt, refused signature, err error,
 ) (boxoffice.Status, error) {
 	status, readErr := c.Status(ctx, a.order.ID)
 	switch {
@@ -287,10 +284,7 @@ func (c *Client) settle(ctx context.Context, a *attempt, payment SignedPayment) 
 }
 
 func (c *Client) outcome(
-	ctx context.Context,
-	a *attempt,
-	payment SignedPayment,
-	status boxoffice.Status,
+	ctx context.Context, a *attempt, payment SignedPayment, status boxoffice.Status,
 ) (boxoffice.Status, error) {
 	if status.Order.ID != a.order.ID {
 		err := fmt.Errorf("the service answered order %s when asked for %s", status.Order.ID, a.order.ID)

@@ -203,14 +203,8 @@ func TestBuyAgainAfterFailureKeepsTheNonce(t *testing.T) {
 				first, last := s.sent[0], s.sent[len(s.sent)-1]
 				a, b := first.Payload.Payload.Authorization, last.Payload.Payload.Authorization
 				if a.Nonce != b.Nonce || a.Deadline.Cmp(b.Deadline) >= 0 || s.transfers != 1 {
-					t.Errorf(
-						"nonce %v then %v, deadline %v then %v, %d transfers",
-						a.Nonce,
-						b.Nonce,
-						a.Deadline,
-						b.Deadline,
-						s.transfers,
-					)
+					t.Errorf("nonce %v then %v, deadline %v then %v, %d transfers", a.Nonce, b.Nonce, a.Deadline,
+						b.Deadline, s.transfers)
 				}
 			})
 		})

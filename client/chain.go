@@ -44,15 +44,11 @@ func (c *Client) checkChain(ctx context.Context, quote *boxoffice.Quote) error {
 		return err
 	case !id.IsUint64() || id.Uint64() != want:
 		return &MismatchError{
-			"order/quote/payment/network",
-			"the chain that is read, eip155:" + id.String(),
-			terms.Network,
+			"order/quote/payment/network", "the chain that is read, eip155:" + id.String(), terms.Network,
 		}
 	case decimals != int64(terms.Decimals):
 		return &MismatchError{
-			"order/quote/payment/decimals",
-			fmt.Sprint(decimals, ", as the token has"),
-			fmt.Sprint(terms.Decimals),
+			"order/quote/payment/decimals", fmt.Sprint(decimals, ", as the token has"), fmt.Sprint(terms.Decimals),
 		}
 	case c.signer == nil:
 		return nil
@@ -93,9 +89,7 @@ func (c *chain) token(ctx context.Context, token common.Address) (id *big.Int, d
 		}
 		if word.BitLen() > 8 {
 			return nil, 0, &MismatchError{
-				"order/quote/payment/asset",
-				"is no token: its decimals are " + word.String(),
-				"",
+				"order/quote/payment/asset", "is no token: its decimals are " + word.String(), "",
 			}
 		}
 		decimals = word.Int64()
@@ -139,26 +133,16 @@ func (c *chain) accepts(ctx context.Context, wallet common.Address, digest [32]b
 
 // call calls a view function whose arguments are ABI words and whose result is one.
 func (c *chain) call(
-	ctx context.Context,
-	contract common.Address,
-	signature string,
-	arguments ...[]byte,
+	ctx context.Context, contract common.Address, signature string, arguments ...[]byte,
 ) (*big.Int, error) {
-	result, err := c.reader.CallContract(
-		ctx,
-		ethereum.CallMsg{To: &contract, Data: callData(signature, arguments...)},
-		nil,
-	)
+	result, err := c.reader.CallContract(ctx,
+		ethereum.CallMsg{To: &contract, Data: callData(signature, arguments...)}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w", signature, contract, err)
 	}
 	if len(result) != 32 {
-		return nil, fmt.Errorf(
-			"%s of %s: %d bytes in place of 32: is there such a contract on this chain?",
-			signature,
-			contract,
-			len(result),
-		)
+		return nil, fmt.Errorf("%s of %s: %d bytes in place of 32: is there such a contract on this chain?",
+			signature, contract, len(result))
 	}
 	return new(big.Int).SetBytes(result), nil
 }

@@ -35,11 +35,7 @@ func (c *Client) checkCapabilities(capabilities *boxoffice.Capabilities) error {
 		same("capabilities/payment/proxy", x402.ExactProxy, payment.Proxy),
 		shortLived("capabilities/payment/maxTimeoutSeconds", payment.MaxTimeoutSeconds),
 		c.checkWallet(payment.ContractWallets),
-		same(
-			"capabilities/payment/serviceName",
-			cmp.Or(c.pins.ServiceName, payment.ServiceName),
-			payment.ServiceName,
-		),
+		same("capabilities/payment/serviceName", cmp.Or(c.pins.ServiceName, payment.ServiceName), payment.ServiceName),
 	)
 }
 
@@ -110,9 +106,7 @@ func (c *Client) checkOrder(a *attempt) error {
 		return &MismatchError{"order/quote/payment/amount", "at most " + tokens(a.Max), tokens(terms.Amount)}
 	case !quote.Live(c.now().Unix()):
 		return &MismatchError{
-			"order/quote/expiresAt",
-			"later than now, " + fmt.Sprint(c.now().Unix()),
-			fmt.Sprint(quote.ExpiresAt),
+			"order/quote/expiresAt", "later than now, " + fmt.Sprint(c.now().Unix()), fmt.Sprint(quote.ExpiresAt),
 		}
 	case c.signer != nil && quote.Payer != nil:
 		return same("order/quote/payer", c.signer.Address(), *quote.Payer)
@@ -187,9 +181,7 @@ func (c *Client) checkOffer(offer *offer, a *attempt) error {
 	for i, item := range challenge.Accepts {
 		if field := item.Mismatch(required.Accepts[i]); field != "" {
 			return &MismatchError{
-				fmt.Sprintf("PAYMENT-REQUIRED/accepts/%d/%s", i, field),
-				"differs from the challenge in the body",
-				"",
+				fmt.Sprintf("PAYMENT-REQUIRED/accepts/%d/%s", i, field), "differs from the challenge in the body", "",
 			}
 		}
 	}

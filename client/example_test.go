@@ -74,11 +74,8 @@ func ExampleClient_Sign() {
 	defer demo.stop()
 	ctx, buyer := context.Background(), demo.client()
 
-	quoted, err := buyer.Quote(
-		ctx,
-		boxoffice.JobOpen{Objective: "Audit the vault", Template: "audit"},
-		boxoffice.NewUUID(),
-	)
+	quoted, err := buyer.Quote(ctx, boxoffice.JobOpen{Objective: "Audit the vault", Template: "audit"},
+		boxoffice.NewUUID())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -105,10 +102,7 @@ func ExampleClient_AllJobs() {
 	defer demo.stop()
 	ctx, buyer := context.Background(), demo.client()
 	for _, objective := range []string{"one", "two", "three"} {
-		_, err := buyer.Buy(
-			ctx,
-			client.Purchase{Input: boxoffice.JobOpen{Objective: objective}, Max: servertest.Price},
-		)
+		_, err := buyer.Buy(ctx, client.Purchase{Input: boxoffice.JobOpen{Objective: objective}, Max: servertest.Price})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -71,11 +71,7 @@ func TestBuyRefusesLies(t *testing.T) {
 			quote(func(q *boxoffice.Quote) { q.Payment.Network = "eip155:1" }),
 			"order/quote/payment/network",
 		},
-		{
-			"other decimals",
-			quote(func(q *boxoffice.Quote) { q.Payment.Decimals = 18 }),
-			"order/quote/payment/decimals",
-		},
+		{"other decimals", quote(func(q *boxoffice.Quote) { q.Payment.Decimals = 18 }), "order/quote/payment/decimals"},
 		{
 			"other action",
 			quote(func(q *boxoffice.Quote) { q.Action = boxoffice.ActionLaunchOpen }),

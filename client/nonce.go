@@ -31,10 +31,7 @@ type nonces struct {
 // in the same word, because one is a copy of the other, and the vault moves to a
 // new one.
 func (c *Client) reserve(
-	ctx context.Context,
-	chainID uint64,
-	payer common.Address,
-	taken *x402.Uint256,
+	ctx context.Context, chainID uint64, payer common.Address, taken *x402.Uint256,
 ) (x402.Uint256, error) {
 	name := fmt.Sprintf("nonces-%d-%s", chainID, strings.ToLower(payer.Hex()))
 	unlock, err := c.vault.Lock(ctx, name)
@@ -55,10 +52,7 @@ func (c *Client) reserve(
 }
 
 func (c *Client) nextNonce(
-	ctx context.Context,
-	name string,
-	payer common.Address,
-	taken *x402.Uint256,
+	ctx context.Context, name string, payer common.Address, taken *x402.Uint256,
 ) (x402.Uint256, error) {
 	data, err := c.vault.Get(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -78,7 +78,8 @@ const noncesName = "nonces-8453-0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 func TestTakenNonceIsReplaced(t *testing.T) {
 	for name, seen := range map[string]*chain{"with the chain": goodChain(), "without": nil} {
 		for _, refusal := range []*boxoffice.Problem{
-			{Code: boxoffice.PaymentConflict, Detail: "this Permit2 nonce pays for another order; sign with another nonce"},
+			{Code: boxoffice.PaymentConflict,
+				Detail: "this Permit2 nonce pays for another order; sign with another nonce"},
 			{Code: boxoffice.PaymentRejected, Reason: string(x402.ReasonNonceSpent)},
 		} {
 			t.Run(name+" "+string(refusal.Code), func(t *testing.T) {
@@ -102,12 +103,8 @@ func TestTakenNonceIsReplaced(t *testing.T) {
 					}
 					refused, replacement, last := nonceOf(s.sent[4]), nonceOf(s.sent[5]), nonceOf(s.sent[7])
 					if word(refused).Cmp(word(replacement)) == 0 || word(replacement).Cmp(word(last)) != 0 {
-						t.Errorf(
-							"nonce %v was refused, then come %v and %v, want both in one new word",
-							refused,
-							replacement,
-							last,
-						)
+						t.Errorf("nonce %v was refused, then come %v and %v, want both in one new word", refused,
+							replacement, last)
 					}
 				})
 			})
@@ -197,7 +194,7 @@ func TestRefusedOfferOfAReplacement(t *testing.T) {
 				}
 				_, err := s.client().Buy(t.Context(), job())
 				if err == nil || client.OutcomeOf(err) != test.want || !strings.Contains(err.Error(), "resourceUrl") {
-					t.Errorf("error %v is %v, want %v with the field of the offer", err, client.OutcomeOf(err), test.want)
+					t.Errorf("error %v is %v, want %v and the field", err, client.OutcomeOf(err), test.want)
 				}
 			})
 		})

@@ -114,14 +114,8 @@ type ShortfallError struct {
 }
 
 func (e *ShortfallError) Error() string {
-	return fmt.Sprintf(
-		"refused to sign: the %s of %s for token %s is %s, the price is %s",
-		e.What,
-		e.Payer,
-		e.Token,
-		e.Have,
-		e.Need,
-	)
+	return fmt.Sprintf("refused to sign: the %s of %s for token %s is %s, the price is %s",
+		e.What, e.Payer, e.Token, e.Have, e.Need)
 }
 
 // PaymentError says that an order's payment failed, and why. Buying again with

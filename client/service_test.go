@@ -174,9 +174,11 @@ func (s *service) newOrder(request boxoffice.QuoteRequest) boxoffice.Order {
 	prepared, _ = boxoffice.Canonical(prepared)
 	now := time.Now()
 	response := boxoffice.QuoteResponse{Created: true, Order: boxoffice.Order{
-		ID: boxoffice.NewUUID(), RequestKey: request.RequestKey, Status: boxoffice.Quoted, InputJSON: string(prepared), CreatedAt: boxoffice.At(now),
+		ID: boxoffice.NewUUID(), RequestKey: request.RequestKey, Status: boxoffice.Quoted,
+		InputJSON: string(prepared), CreatedAt: boxoffice.At(now),
 		Quote: boxoffice.Quote{
-			V: 1, ID: boxoffice.NewUUID(), Action: request.Action, PolicyVersion: "v-1", IssuedAt: now.Unix(), ExpiresAt: now.Unix() + 600,
+			V: 1, ID: boxoffice.NewUUID(), Action: request.Action, PolicyVersion: "v-1", IssuedAt: now.Unix(),
+			ExpiresAt: now.Unix() + 600,
 			Payment: boxoffice.Payment{
 				Scheme:   "exact",
 				Network:  network,
@@ -283,12 +285,15 @@ func (s *service) serveChallenge(w http.ResponseWriter, status *boxoffice.Status
 	quote := status.Order.Quote
 	url := baseURL + "/requests/" + string(status.Order.ID) + "/submit"
 	challenge := boxoffice.Challenge{
-		X402Version: x402.Version, Resource: x402.Resource{URL: url, Description: quote.Action, MimeType: "application/json"},
+		X402Version: x402.Version,
+		Resource:    x402.Resource{URL: url, Description: quote.Action, MimeType: "application/json"},
 		Accepts: []x402.Requirements{{
-			Scheme: "exact", Network: network, Asset: quote.Payment.Asset, Amount: quote.Payment.Amount, PayTo: quote.Payment.PayTo, MaxTimeoutSeconds: 120,
+			Scheme: "exact", Network: network, Asset: quote.Payment.Asset, Amount: quote.Payment.Amount,
+			PayTo: quote.Payment.PayTo, MaxTimeoutSeconds: 120,
 			Extra: &x402.Extra{AssetTransferMethod: "permit2", Name: "Dollar X", Version: "2"},
 		}},
-		Quote: quote, RequesterScopeHash: token.Requester().ScopeHash(baseURL), ResourceURL: url, Input: json.RawMessage(status.Order.InputJSON),
+		Quote: quote, RequesterScopeHash: token.Requester().ScopeHash(baseURL), ResourceURL: url,
+		Input: json.RawMessage(status.Order.InputJSON),
 	}
 	required := x402.PaymentRequired{
 		X402Version: x402.Version,

@@ -27,24 +27,21 @@ func (c *Client) Capabilities(ctx context.Context) (boxoffice.Capabilities, erro
 // Quote asks for a priced order. The same input and request key answer the same
 // order, so a quote whose answer was lost can be asked for again.
 func (c *Client) Quote(
-	ctx context.Context,
-	input boxoffice.Input,
-	requestKey boxoffice.UUID,
+	ctx context.Context, input boxoffice.Input, requestKey boxoffice.UUID,
 ) (boxoffice.QuoteResponse, error) {
 	document, err := inputJSON(input)
 	if err != nil {
 		return boxoffice.QuoteResponse{}, err
 	}
-	body, err := json.Marshal(
-		boxoffice.QuoteRequest{Action: input.ActionName(), Input: document, RequestKey: requestKey},
-	)
+	body, err := json.Marshal(boxoffice.QuoteRequest{
+		Action: input.ActionName(), Input: document, RequestKey: requestKey,
+	})
 	if err != nil {
 		return boxoffice.QuoteResponse{}, fmt.Errorf("quote: %w", err)
 	}
-	got, err := c.do(
-		ctx,
-		call{method: http.MethodPost, path: "/requests/quote", body: body, accept: []int{http.StatusCreated}},
-	)
+	got, err := c.do(ctx, call{
+		method: http.MethodPost, path: "/requests/quote", body: body, accept: []int{http.StatusCreated},
+	})
 	if err != nil {
 		return boxoffice.QuoteResponse{}, err
 	}

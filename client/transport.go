@@ -114,12 +114,7 @@ func (c *Client) once(ctx context.Context, call call) (answer, error) {
 	case err != nil:
 		return answer{}, fmt.Errorf("%s %s: read the answer: %w", call.method, call.path, err)
 	case len(body) > maxAnswerBytes:
-		return answer{}, fmt.Errorf(
-			"%s %s: the answer is longer than %d bytes",
-			call.method,
-			call.path,
-			maxAnswerBytes,
-		)
+		return answer{}, fmt.Errorf("%s %s: the answer is longer than %d bytes", call.method, call.path, maxAnswerBytes)
 	}
 	return answer{
 		status:     response.StatusCode,

@@ -45,8 +45,9 @@ func do(t *testing.T, argv []string, task agent.Task) (agent.Result, string) {
 		t.Fatal(err)
 	}
 	command, err := agent.NewCommand(agent.CommandConfig{
-		Argv: argv, Timeout: time.Minute, Grace: time.Second, MaxOutput: 1 << 20, MaxLog: 64 << 10, MaxMemory: 256 << 20,
-		Scratch: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Argv: argv, Timeout: time.Minute, Grace: time.Second, MaxOutput: 1 << 20, MaxLog: 64 << 10,
+		MaxMemory: 256 << 20,
+		Scratch:   t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

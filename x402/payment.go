@@ -40,9 +40,7 @@ func ParsePayment(header string) (*Payment, error) {
 	switch {
 	case payment.X402Version != Version:
 		return nil, &ShapeError{
-			Path:    "x402Version",
-			Pointer: "/x402Version",
-			Message: fmt.Sprintf("must be %d", Version),
+			Path: "x402Version", Pointer: "/x402Version", Message: fmt.Sprintf("must be %d", Version),
 		}
 	case len(payment.Extensions) > 0:
 		return nil, errExtensions
@@ -68,9 +66,7 @@ type ShapeError struct {
 func (e *ShapeError) Error() string { return e.Path + " " + e.Message }
 
 var errExtensions = &ShapeError{
-	Path:    "extensions",
-	Pointer: "/extensions",
-	Message: "must be empty: no extension is supported",
+	Path: "extensions", Pointer: "/extensions", Message: "must be empty: no extension is supported",
 }
 
 func paymentError(err error) error {

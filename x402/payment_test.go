@@ -19,9 +19,11 @@ import (
 // full is a payload in which every member that the protocol has is there.
 const full = `{
 	"x402Version": 2,
-	"resource": {"url": "https://boxoffice.example/requests/1/submit", "description": "d", "mimeType": "application/json"},
+	"resource": {"url": "https://boxoffice.example/requests/1/submit", "description": "d",
+		"mimeType": "application/json"},
 	"accepted": {
-		"scheme": "exact", "network": "eip155:31337", "asset": "0xe6524858a96f935aa192f5eb476bfe9d37f0dcd7", "amount": "5",
+		"scheme": "exact", "network": "eip155:31337", "asset": "0xe6524858a96f935aa192f5eb476bfe9d37f0dcd7",
+		"amount": "5",
 		"payTo": "0x81c435d560df39d0268846bfb3a345cab42a2d43", "maxTimeoutSeconds": 300,
 		"extra": {"assetTransferMethod": "permit2", "name": "Test Token", "version": "1"}
 	},
@@ -82,7 +84,8 @@ func shapeError(t *testing.T, document string) *x402.ShapeError {
 func TestParsePaymentShape(t *testing.T) {
 	levels := []string{
 		"", "resource", "accepted", "accepted.extra", "payload",
-		"payload.permit2Authorization", "payload.permit2Authorization.permitted", "payload.permit2Authorization.witness",
+		"payload.permit2Authorization", "payload.permit2Authorization.permitted",
+		"payload.permit2Authorization.witness",
 	}
 	wrong := map[string]any{
 		"a boolean": true,
@@ -128,7 +131,8 @@ func TestParsePaymentShape(t *testing.T) {
 				check(t, root, path, "must not be null")
 				for kind, other := range wrong {
 					if _, text := value.(string); text && kind == "a string" && slices.Contains([]string{
-						"resource.url", "resource.description", "resource.mimeType", "accepted.scheme", "accepted.network",
+						"resource.url", "resource.description", "resource.mimeType", "accepted.scheme",
+						"accepted.network",
 						"accepted.extra.assetTransferMethod", "accepted.extra.name", "accepted.extra.version",
 					}, path) {
 						continue // text is what belongs there
@@ -303,11 +307,8 @@ func TestParsePaymentReads(t *testing.T) {
 	// The case of an address's letters changes the hash of the payload and nothing else.
 	lower, err := x402.ParsePayment(
 		header(
-			strings.ReplaceAll(
-				full,
-				"0xE6524858A96f935Aa192F5eB476bfE9d37F0DCD7",
-				"0xe6524858a96f935aa192f5eb476bfe9d37f0dcd7",
-			),
+			strings.ReplaceAll(full, "0xE6524858A96f935Aa192F5eB476bfE9d37F0DCD7",
+				"0xe6524858a96f935aa192f5eb476bfe9d37f0dcd7"),
 		),
 	)
 	if err != nil {

@@ -32,12 +32,11 @@ var (
 	curveHalfOrder = new(uint256.Int).Rsh(curveOrder, 1)
 )
 
-// Recover returns the wallet that made the signature over digest. It takes
-// only the canonical form, 65 bytes of r, s and v with v 27 or 28 and s in the
-// lower half (EIP-2): anyone could rewrite
-// another form, and the payload would have another hash. The compact form
-// (EIP-2098) is refused. Only a contract wallet (EIP-1271) itself can check its
-// signature.
+// Recover returns the wallet that made the signature over digest. It takes only the
+// canonical form, 65 bytes of r, s and v with v 27 or 28 and s in the lower half
+// (EIP-2): anyone could rewrite another form, and the payload would have another hash.
+// The compact form (EIP-2098) is refused. Only a contract wallet (EIP-1271) itself can
+// check its signature.
 func Recover(digest [32]byte, signature []byte) (common.Address, error) {
 	if err := CheckLength(signature); err != nil {
 		return common.Address{}, err

@@ -84,7 +84,7 @@ type Authorization struct {
 	From      common.Address `json:"from"`
 	Permitted Permitted      `json:"permitted"`
 	Spender   common.Address `json:"spender"`
-	Nonce     Uint256        `json:"nonce"`    // an unordered Permit2 nonce: word in the upper 248 bits, bit in the lower 8
+	Nonce     Uint256        `json:"nonce"`    // of Permit2: word in the upper 248 bits, bit in the lower 8
 	Deadline  Uint256        `json:"deadline"` // Unix seconds
 	Witness   Witness        `json:"witness"`
 }

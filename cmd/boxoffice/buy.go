@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"os"
 	"time"
 
@@ -40,14 +39,10 @@ func (r *request) input(std *streams) (boxoffice.Input, error) {
 	}
 	switch {
 	case given != 1:
-		return nil, usage(
-			"give the input once: --input, --input-file, or for job.open --objective, --template and --repo-url",
-		)
+		return nil, usage("give the input once: " +
+			"--input, --input-file, or for job.open --objective, --template and --repo-url")
 	case hasJob && r.Action != boxoffice.ActionJobOpen:
-		return nil, usage(
-			"--objective, --template and --repo-url are only for job.open: give --input for %s",
-			r.Action,
-		)
+		return nil, usage("--objective, --template and --repo-url are only for job.open: give --input for %s", r.Action)
 	case hasJob:
 		return job, nil
 	}
@@ -127,22 +122,17 @@ type terms struct {
 // purchase returns what the flags allow. Before it signs, it shows the price and
 // the prepared input; without --yes it asks whether to do verb. Then it prints next.
 func (t *terms) purchase(
-	std *streams,
-	capabilities *boxoffice.Capabilities,
-	verb, next string,
+	std *streams, capabilities *boxoffice.Capabilities, verb, next string,
 ) (client.Purchase, error) {
 	var purchase client.Purchase
 	var err error
-	asset := capabilities.Payment.Asset
-	switch {
-	case t.MaxAmount != "":
-		if purchase.Max, err = boxoffice.ParseUnits(t.MaxAmount, asset.Decimals); err != nil {
-			return purchase, usage("--max-amount: %w", err)
-		}
-	default:
-		if purchase.Max, err = x402.Uint256FromBig(new(big.Int).Set(math.MaxBig256)); err != nil {
-			return purchase, err
-		}
+	if t.MaxAmount == "" {
+		purchase.Max, err = x402.Uint256FromBig(math.MaxBig256)
+	} else {
+		purchase.Max, err = boxoffice.ParseUnits(t.MaxAmount, capabilities.Payment.Asset.Decimals)
+	}
+	if err != nil {
+		return purchase, usage("--max-amount: %w", err)
 	}
 	if !t.Yes || t.AnyInput {
 		purchase.AcceptInput = func(_, _ json.RawMessage) error { return nil }
@@ -187,16 +177,11 @@ func (cmd *buyCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if err != nil {
 		return err
 	}
-	return cmd.pay(
-		ctx,
-		s,
-		std,
-		needsToken|makesToken,
-		func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
-			purchase.Input, purchase.RequestKey = input, key
-			return c.Buy(ctx, purchase)
-		},
-	)
+	buy := func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
+		purchase.Input, purchase.RequestKey = input, key
+		return c.Buy(ctx, purchase)
+	}
+	return cmd.pay(ctx, s, std, needsToken|makesToken, buy)
 }
 
 type payCmd struct {
@@ -210,15 +195,10 @@ func (cmd *payCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if err != nil {
 		return err
 	}
-	return cmd.pay(
-		ctx,
-		s,
-		std,
-		needsToken,
-		func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
-			return c.Pay(ctx, id, purchase)
-		},
-	)
+	pay := func(ctx context.Context, c *client.Client, purchase client.Purchase) (boxoffice.Status, error) {
+		return c.Pay(ctx, id, purchase)
+	}
+	return cmd.pay(ctx, s, std, needsToken, pay)
 }
 
 type payer func(context.Context, *client.Client, client.Purchase) (boxoffice.Status, error)

@@ -35,10 +35,11 @@ func (cmd *paymentsCmd) Run(ctx context.Context, s *Settings, std *streams) erro
 
 func (p *page) payments(listed *httpapi.PaymentList) {
 	totals := listed.Totals
-	p.line("Pending", "%d waiting, %d sent%s", totals.Waiting, totals.Sent, p.since(", the oldest ", totals.OldestPending))
+	p.line("Pending", "%d waiting, %d sent%s",
+		totals.Waiting, totals.Sent, p.since(", the oldest ", totals.OldestPending))
 	p.line("Settled", "%d", totals.Settled)
-	p.line("Failed", "%d, of which %d are not final: somebody who has the signature can still settle them", totals.Failed,
-		totals.Unsettled)
+	p.line("Failed", "%d, of which %d are not final: somebody who has the signature can still settle them",
+		totals.Failed, totals.Unsettled)
 	if gas := totals.Gas; gas.Payments > 0 {
 		p.line("Gas", "%d per payment (%d payments in %d transactions), %d gwei per payment",
 			gas.GasUsed/int64(gas.Payments), gas.Payments, gas.Transactions, gas.FeesGwei/int64(gas.Payments))

@@ -29,23 +29,15 @@ func (*capabilitiesCmd) Run(ctx context.Context, s *Settings, std *streams) erro
 		payment := capabilities.Payment
 		p.line("Service", "%s", payment.ServiceName)
 		p.line("Network", "%s", payment.Network)
-		p.line(
-			"Token",
-			"%s, %s (%d decimals)",
-			payment.Asset.Symbol,
-			lowerHex(payment.Asset.Address),
-			payment.Asset.Decimals,
-		)
+		p.line("Token", "%s, %s (%d decimals)", payment.Asset.Symbol, lowerHex(payment.Asset.Address),
+			payment.Asset.Decimals)
 		p.line("Pay to", "%s", lowerHex(payment.PayTo))
 		p.gap()
 		p.row("ACTION", "PRICE", "QUOTE LIVES", "LIMITS")
 		for _, policy := range capabilities.Actions {
-			p.row(
-				policy.Action,
-				price(policy.Payment, &capabilities),
+			p.row(policy.Action, price(policy.Payment, &capabilities),
 				span(time.Duration(policy.QuoteTTLSeconds)*time.Second),
-				limits(capabilities.Limits.Actions[policy.Action]),
-			)
+				limits(capabilities.Limits.Actions[policy.Action]))
 		}
 		if capabilities.Launches == nil {
 			return
@@ -67,14 +59,8 @@ func limits(l boxoffice.ActionLimits) string {
 		list = append(list, fmt.Sprintf("%d to %d runs, each at the price", l.MinRuns, l.MaxRuns))
 	}
 	if l.MinJobIntervalMinutes > 0 {
-		list = append(
-			list,
-			fmt.Sprintf(
-				"at most every %dm (jobs) or %dm (oracles)",
-				l.MinJobIntervalMinutes,
-				l.MinOracleIntervalMinutes,
-			),
-		)
+		list = append(list, fmt.Sprintf("at most every %dm (jobs) or %dm (oracles)",
+			l.MinJobIntervalMinutes, l.MinOracleIntervalMinutes))
 	}
 	return strings.Join(list, "; ")
 }
@@ -125,10 +111,7 @@ func (cmd *orderCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 }
 
 func (cmd *orderCmd) watch(
-	ctx context.Context,
-	c *client.Client,
-	id boxoffice.UUID,
-	std *streams,
+	ctx context.Context, c *client.Client, id boxoffice.UUID, std *streams,
 ) (status boxoffice.Status, outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmd.Timeout)
 	defer cancel()
@@ -203,13 +186,8 @@ func (cmd *jobsCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	return s.result(std, func(p *page) {
 		p.row("JOB", "STATE", "TEMPLATE", "CREATED", "OBJECTIVE")
 		for _, job := range jobs {
-			p.row(
-				string(job.ID),
-				string(job.State),
-				job.Template,
-				distance(job.CreatedAt.Time().Sub(p.now)),
-				short(job.Objective),
-			)
+			p.row(string(job.ID), string(job.State), job.Template, distance(job.CreatedAt.Time().Sub(p.now)),
+				short(job.Objective))
 		}
 	})
 }
@@ -249,12 +227,8 @@ type reading struct {
 }
 
 func show[T any](
-	ctx context.Context,
-	s *Settings,
-	std *streams,
-	text string,
-	get func(*client.Client, context.Context, boxoffice.UUID) (T, error),
-	human func(*page, *T),
+	ctx context.Context, s *Settings, std *streams, text string,
+	get func(*client.Client, context.Context, boxoffice.UUID) (T, error), human func(*page, *T),
 ) error {
 	id, err := orderID(text)
 	if err != nil {
@@ -293,11 +267,8 @@ func (cmd *oracleCmd) Run(ctx context.Context, s *Settings, std *streams) error 
 			p.line("Tally", "%d × %s", votes.Votes, votes.Choice)
 		}
 		for _, member := range oracle.Members {
-			p.line(
-				fmt.Sprintf("Member %d", member.Number),
-				"%s",
-				says(string(member.State), member.Choice, member.Summary, member.Reason),
-			)
+			p.line(fmt.Sprintf("Member %d", member.Number), "%s",
+				says(string(member.State), member.Choice, member.Summary, member.Reason))
 		}
 		p.times(oracle.CreatedAt, oracle.UpdatedAt)
 	})

@@ -136,11 +136,7 @@ func (s *Settings) token(std *streams, create bool) (requestToken, error) {
 	if secret, err = readToken(path); err != nil { // another process may have written it
 		return requestToken{}, err
 	}
-	fmt.Fprintf(
-		std.err,
-		"Made a request token in %s. Keep it: only requests with it can read your orders.\n",
-		path,
-	)
+	fmt.Fprintf(std.err, "Made a request token in %s. Keep it: only requests with it can read your orders.\n", path)
 	return requestToken{secret, path, true}, nil
 }
 

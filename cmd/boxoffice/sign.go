@@ -30,7 +30,8 @@ func (cmd *signCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if err != nil {
 		return err
 	}
-	purchase, err := cmd.purchase(std, &capabilities, "Sign a payment of", "Signing. The payment is printed and not sent.")
+	const next = "Signing. The payment is printed and not sent."
+	purchase, err := cmd.purchase(std, &capabilities, "Sign a payment of", next)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,8 @@ func (cmd *signCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	}
 	if s.JSON {
 		return writeJSON(std.out, map[string]any{
-			"url": payment.URL, "header": map[string]string{x402.HeaderSignature: payment.Header}, "body": json.RawMessage(body),
+			"url": payment.URL, "body": json.RawMessage(body),
+			"header": map[string]string{x402.HeaderSignature: payment.Header},
 		})
 	}
 	for _, line := range [][2]string{

@@ -13,8 +13,9 @@ import (
 func TestSpan(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for offset, want := range map[time.Duration]string{
-		0: "now", 9*time.Minute + 58*time.Second: "in 9m58s", -30 * time.Second: "30s ago", -90 * time.Minute: "1h30m ago",
-		50 * time.Hour: "in 2d2h", -500 * time.Millisecond: "now",
+		0: "now", 9*time.Minute + 58*time.Second: "in 9m58s", -30 * time.Second: "30s ago",
+		-90 * time.Minute: "1h30m ago",
+		50 * time.Hour:    "in 2d2h", -500 * time.Millisecond: "now",
 	} {
 		if got := distance(now.Add(offset).Sub(now)); got != want {
 			t.Errorf("%v is %q, want %q", offset, got, want)

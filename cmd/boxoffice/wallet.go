@@ -36,10 +36,8 @@ func (s *Settings) key(std *streams) (client.Signer, error) {
 		return nil, usage("BOXOFFICE_PRIVATE_KEY and --keystore are two wallets: give only one")
 	case text != "":
 		key, err := crypto.HexToECDSA(strings.TrimPrefix(text, "0x"))
-		if err != nil {
-			return nil, usage(
-				"BOXOFFICE_PRIVATE_KEY must be a private key of 64 hex characters",
-			) // err could contain the key
+		if err != nil { // err could contain the key
+			return nil, usage("BOXOFFICE_PRIVATE_KEY must be a private key of 64 hex characters")
 		}
 		return client.KeySigner(key), nil
 	case s.Keystore == "":
@@ -130,15 +128,12 @@ func (cmd *approveCmd) Run(ctx context.Context, s *Settings, std *streams) error
 		return fmt.Errorf("--rpc-url: %w", err)
 	case !id.IsUint64() || x402.Network(id.Uint64()) != capabilities.Payment.Network:
 		return &client.MismatchError{
-			Field: "capabilities/payment/network",
-			Want:  "eip155:" + id.String() + ", which --rpc-url is",
-			Got:   capabilities.Payment.Network,
+			Field: "capabilities/payment/network", Want: "eip155:" + id.String() + ", which --rpc-url is",
+			Got: capabilities.Payment.Network,
 		}
 	case len(s.Asset) > 0 && !slices.Contains(s.Asset, asset.Address):
 		return &client.MismatchError{
-			Field: "capabilities/payment/asset",
-			Want:  "that of --asset",
-			Got:   lowerHex(asset.Address),
+			Field: "capabilities/payment/asset", Want: "that of --asset", Got: lowerHex(asset.Address),
 		}
 	}
 	allowance, err := client.Allowance(ctx, chain, asset.Address, signer.Address())
@@ -149,7 +144,8 @@ func (cmd *approveCmd) Run(ctx context.Context, s *Settings, std *streams) error
 		return s.approval(std, asset.Symbol, asset.Address, signer.Address(), nil)
 	}
 	if !cmd.Yes {
-		question := fmt.Sprintf("Allow Permit2 to move the %s (%s) of %s on %s? Each payment still needs your signature.",
+		question := fmt.Sprintf(
+			"Allow Permit2 to move the %s (%s) of %s on %s? Each payment still needs your signature.",
 			printable(asset.Symbol), asset.Address, signer.Address(), capabilities.Payment.Network)
 		if err := ask(ctx, std, question); err != nil {
 			return err
@@ -164,10 +160,9 @@ func (cmd *approveCmd) Run(ctx context.Context, s *Settings, std *streams) error
 
 func (s *Settings) approval(std *streams, symbol string, token, owner common.Address, tx *common.Hash) error {
 	if s.JSON {
-		return writeJSON(
-			std.out,
-			map[string]any{"asset": token, "owner": owner, "approved": true, "transactionHash": tx},
-		)
+		return writeJSON(std.out, map[string]any{
+			"asset": token, "owner": owner, "approved": true, "transactionHash": tx,
+		})
 	}
 	p := newPage(std.out)
 	p.line("Approved", "Permit2 may move the %s of %s", symbol, owner)

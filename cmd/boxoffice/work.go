@@ -109,21 +109,15 @@ func (cmd *cloneCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	}
 	git := exec.CommandContext(ctx, "git", "clone", "--", job.Delivery.RepoURL, folder)
 	git.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0")
-	if strings.HasPrefix(
-		job.Delivery.RepoURL,
-		strings.TrimSuffix(s.URL, "/")+"/",
-	) { // only the service gets the token
+	// Only the service gets the token.
+	if strings.HasPrefix(job.Delivery.RepoURL, strings.TrimSuffix(s.URL, "/")+"/") {
 		token, err := s.token(std, false)
 		if err != nil {
 			return err
 		}
 		basic := base64.StdEncoding.EncodeToString([]byte("token:" + token.secret.Reveal()))
-		git.Env = append(
-			git.Env,
-			"GIT_CONFIG_COUNT=1",
-			"GIT_CONFIG_KEY_0=http."+job.Delivery.RepoURL+".extraHeader",
-			"GIT_CONFIG_VALUE_0=Authorization: Basic "+basic,
-		)
+		git.Env = append(git.Env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http."+job.Delivery.RepoURL+".extraHeader",
+			"GIT_CONFIG_VALUE_0=Authorization: Basic "+basic)
 	}
 	git.Stdout, git.Stderr = std.err, std.err
 	if err := git.Run(); err != nil {

@@ -31,7 +31,8 @@ func exactNumbers(data []byte) error {
 			return located(err)
 		}
 		if token.Kind() == jsontext.KindNumber && !exact(token.String()) {
-			return &Error{Pointer: string(decoder.StackPointer()), Message: "must be a number that a double carries exactly"}
+			at := string(decoder.StackPointer())
+			return &Error{Pointer: at, Message: "must be a number that a double carries exactly"}
 		}
 		if decoder.StackDepth() == 0 {
 			return ended(decoder)
@@ -54,7 +55,7 @@ func exact(literal string) bool {
 	return digits == carriedDigits && exponent == carriedExponent
 }
 
-// decimal returns the absolute value of a number as digits × 10^exponent. The digits neither begin nor end with a zero.
+// decimal returns the absolute value of a number as digits × 10^exponent. The digits neither begin nor end with zero.
 func decimal(literal string) (digits string, exponent int) {
 	mantissa, power, _ := strings.Cut(strings.ToLower(literal), "e")
 	whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
