@@ -108,13 +108,16 @@ func problem(t *testing.T, err error, code boxoffice.Code) *boxoffice.Problem {
 
 func TestPoliciesAreThoseOfTheSpecification(t *testing.T) {
 	cheap := x402.NewUint256(7)
-	c := catalog(t, func(c *action.Config) { c.Prices = map[string]boxoffice.Amount{boxoffice.ActionOracleRequest: cheap} })
+	c := catalog(t,
+		func(c *action.Config) { c.Prices = map[string]boxoffice.Amount{boxoffice.ActionOracleRequest: cheap} })
 	var got []string
 	for _, policy := range c.Policies() {
 		if err := policy.Validate(); err != nil {
 			t.Error(err)
 		}
-		got = append(got, fmt.Sprint(policy.Action, " ", policy.Version, " ", policy.QuoteTTLSeconds, " ", policy.Payment.Amount, " ", action.PricedPer(policy.Action)))
+		got = append(got,
+			fmt.Sprint(policy.Action, " ", policy.Version, " ", policy.QuoteTTLSeconds, " ", policy.Payment.Amount, " ",
+				action.PricedPer(policy.Action)))
 	}
 	want := []string{
 		"job.open job-1 600 250 ",
@@ -131,7 +134,9 @@ func TestPoliciesAreThoseOfTheSpecification(t *testing.T) {
 }
 
 func TestLimitsAreThoseOfTheSpecification(t *testing.T) {
-	runs := boxoffice.ActionLimits{MinRuns: 1, MaxRuns: 1000000, MinOracleIntervalMinutes: 10, MinJobIntervalMinutes: 30}
+	runs := boxoffice.ActionLimits{
+		MinRuns: 1, MaxRuns: 1000000, MinOracleIntervalMinutes: 10, MinJobIntervalMinutes: 30,
+	}
 	want := map[string]boxoffice.ActionLimits{
 		"job.open": {}, "job.continue": {}, "launch.open": {}, "workflow.open": {},
 		"oracle.request":  {MinPanelSize: 5, MaxPanelSize: 100},
@@ -157,12 +162,15 @@ func TestPrice(t *testing.T) {
 		payer               *common.Address
 	}{
 		{"one unit", "job.open", `{"objective":"o"}`, unit, "250 <nil> 0", nil},
-		{"a continuation", "job.continue", fmt.Sprintf(`{"jobId":%q,"input":"i"}`, knownID), unit, "250 <nil> 0", &jobWallet},
+		{"a continuation", "job.continue", fmt.Sprintf(`{"jobId":%q,"input":"i"}`, knownID), unit,
+			"250 <nil> 0", &jobWallet},
 		{"runs", "schedule.create", schedule(3), unit, "750 250 3", nil},
 		{"one run", "schedule.create", schedule(1), unit, "250 250 1", nil},
 		{"free runs", "schedule.create", schedule(5), x402.NewUint256(0), "0 0 5", nil},
-		{"a top-up", "schedule.topup", fmt.Sprintf(`{"scheduleId":%q,"runs":1000000}`, knownID), unit, "250000000 250 1000000", &scheduleWallet},
-		{"dear runs", "schedule.create", schedule(1000000), most, most.String() + "000000 " + most.String() + " 1000000", nil},
+		{"a top-up", "schedule.topup", fmt.Sprintf(`{"scheduleId":%q,"runs":1000000}`, knownID), unit,
+			"250000000 250 1000000", &scheduleWallet},
+		{"dear runs", "schedule.create", schedule(1000000), most,
+			most.String() + "000000 " + most.String() + " 1000000", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -212,7 +220,8 @@ func TestOriginals(t *testing.T) {
 	for name, format := range inputs {
 		t.Run(name, func(t *testing.T) {
 			_, err := prepare(c, name, fmt.Sprintf(format, strangeID))
-			if p := problem(t, err, boxoffice.ActionRefused); p.Reason != string(boxoffice.RefusedOriginalNotFound) || !strings.Contains(p.Detail, string(strangeID)) {
+			if p := problem(t, err, boxoffice.ActionRefused); p.Reason != string(boxoffice.RefusedOriginalNotFound) ||
+				!strings.Contains(p.Detail, string(strangeID)) {
 				t.Error(p)
 			}
 			_, err = c.Prepare(t.Context(), boxoffice.Requester{2}, name, json.RawMessage(fmt.Sprintf(format, knownID)))
@@ -224,7 +233,8 @@ func TestOriginals(t *testing.T) {
 				t.Error(p)
 			}
 			_, err = prepare(c, name, fmt.Sprintf(format, brokenID))
-			if p := problem(t, err, boxoffice.TemporarilyUnavailable); !errors.Is(p, errStoreAway) || p.RetryAfter == 0 || strings.Contains(p.Detail, "store") {
+			if p := problem(t, err, boxoffice.TemporarilyUnavailable); !errors.Is(p, errStoreAway) ||
+				p.RetryAfter == 0 || strings.Contains(p.Detail, "store") {
 				t.Error(p)
 			}
 		})
@@ -275,7 +285,8 @@ func TestJudge(t *testing.T) {
 				}
 				return
 			}
-			if p := problem(t, err, boxoffice.Code(tt.want)); tt.name == "refuses" && (p.Reason != "out_of_scope" || p.Detail != "not our work") {
+			if p := problem(t, err, boxoffice.Code(tt.want)); tt.name == "refuses" &&
+				(p.Reason != "out_of_scope" || p.Detail != "not our work") {
 				t.Error(p)
 			}
 		})
@@ -336,11 +347,13 @@ func TestLiveLaunches(t *testing.T) {
 	c := catalog(t, func(c *action.Config) {
 		c.Live = func(chain uint64) bool { return live[chain] }
 		c.Launches = &boxoffice.Launches{DefaultChainID: 1, Chains: []boxoffice.LaunchChain{
-			{ChainID: 1, Name: "one", Kinds: []string{boxoffice.LaunchCustomToken}}, {ChainID: 2, Name: "two", Kinds: []string{boxoffice.LaunchCustomToken}},
+			{ChainID: 1, Name: "one", Kinds: []string{boxoffice.LaunchCustomToken}},
+			{ChainID: 2, Name: "two", Kinds: []string{boxoffice.LaunchCustomToken}},
 		}}
 	})
 	launch := func() error {
-		_, err := c.Prepare(t.Context(), requester, boxoffice.ActionLaunchOpen, []byte(`{"objective":"o","kind":"custom_token","chainId":1}`))
+		_, err := c.Prepare(t.Context(), requester, boxoffice.ActionLaunchOpen,
+			[]byte(`{"objective":"o","kind":"custom_token","chainId":1}`))
 		return err
 	}
 	if err := launch(); err != nil || len(c.Launches().Chains) != 2 {

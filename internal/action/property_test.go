@@ -22,14 +22,19 @@ import (
 
 // examples holds inputs of every action that are taken.
 var examples = []struct{ action, input string }{
-	{"job.open", `{"objective":"o","template":"audit","context":[{"name":"n","text":"t"}],"repoUrl":"https://git.example/a/b.git"}`},
+	{"job.open",
+		`{"objective":"o","template":"audit","context":[{"name":"n","text":"t"}],"repoUrl":"https://git.example/a/b.git"}`},
 	{"job.continue", fmt.Sprintf(`{"jobId":%q,"input":"i"}`, knownID)},
 	{"launch.open", `{"objective":"o","kind":"custom_token","chainId":8453,"pairWith":"eth","name":"n","symbol":"S"}`},
 	{"oracle.request", `{"question":"q","panelSize":5,"options":["a","b"],"context":"c"}`},
-	{"workflow.open", `{"objective":"o","shape":"chain","nodes":[{"id":"a","objective":"1"},{"id":"b","objective":"2"}]}`},
-	{"workflow.open", `{"objective":"o","shape":"dag","nodes":[{"id":"a","objective":"1","after":["b"]},{"id":"b","objective":"2","template":"audit"}]}`},
-	{"schedule.create", `{"action":"job.open","input":{"objective":"o"},"intervalMinutes":30,"runs":1,"startAt":"2026-11-20T12:00:00+01:00"}`},
-	{"schedule.create", `{"action":"oracle.request","input":{"question":"q","panelSize":5},"intervalMinutes":10,"runs":2}`},
+	{"workflow.open",
+		`{"objective":"o","shape":"chain","nodes":[{"id":"a","objective":"1"},{"id":"b","objective":"2"}]}`},
+	{"workflow.open",
+		`{"objective":"o","shape":"dag","nodes":[{"id":"a","objective":"1","after":["b"]},{"id":"b","objective":"2","template":"audit"}]}`},
+	{"schedule.create",
+		`{"action":"job.open","input":{"objective":"o"},"intervalMinutes":30,"runs":1,"startAt":"2026-11-20T12:00:00+01:00"}`},
+	{"schedule.create",
+		`{"action":"oracle.request","input":{"question":"q","panelSize":5},"intervalMinutes":10,"runs":2}`},
 	{"schedule.topup", fmt.Sprintf(`{"scheduleId":%q,"runs":3}`, knownID)},
 }
 
@@ -109,7 +114,8 @@ func walkStrings(node any, visit func(string)) {
 // prose draws strings that preparing has something to do with.
 func prose() *rapid.Generator[string] {
 	piece := rapid.OneOf(
-		rapid.SampledFrom([]string{" ", "\n", "\u00a0", "\u2000", "\u0301", "\u0958", "\u1100\u1161\u11a8", "e\u0301", "\u212b", "\u200b", "<&>", "\u2028", strings.Repeat("\u0323\u0301", 20)}),
+		rapid.SampledFrom([]string{" ", "\n", "\u00a0", "\u2000", "\u0301", "\u0958", "\u1100\u1161\u11a8", "e\u0301",
+			"\u212b", "\u200b", "<&>", "\u2028", strings.Repeat("\u0323\u0301", 20)}),
 		rapid.String(),
 	)
 	return rapid.Map(rapid.SliceOfN(piece, 1, 6), func(pieces []string) string { return strings.Join(pieces, "") })

@@ -73,7 +73,8 @@ func TestSchemasAreFitToPublish(t *testing.T) {
 				t.Errorf("%s: a place has no title or no description: %v", name, node)
 			}
 			if least, ok := node["minLength"]; ok && least != 1. {
-				t.Errorf("%s: %v: minLength is %v; its message says that the string must not be blank", name, node["title"], least)
+				t.Errorf("%s: %v: minLength is %v; its message says that the string must not be blank", name,
+					node["title"], least)
 			}
 			if node["type"] == "string" && node["maxLength"] == nil && node["enum"] == nil && node["pattern"] == nil {
 				t.Errorf("%s: %v has no limit", name, node["title"])
@@ -97,7 +98,8 @@ func TestSchemasHoldThePublishedLimits(t *testing.T) {
 	}
 	limits := catalog(t, nil).Limits()
 	for _, name := range []string{boxoffice.ActionScheduleCreate, boxoffice.ActionScheduleTopUp} {
-		if number(name, "properties", "runs", "minimum") != limits[name].MinRuns || number(name, "properties", "runs", "maximum") != limits[name].MaxRuns {
+		if number(name, "properties", "runs", "minimum") != limits[name].MinRuns ||
+			number(name, "properties", "runs", "maximum") != limits[name].MaxRuns {
 			t.Errorf("%s: runs", name)
 		}
 	}

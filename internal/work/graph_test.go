@@ -25,7 +25,8 @@ var retries = Retries{MaxFailures: 3, Backoff: 5 * time.Second}
 // given states.
 func chain(states ...boxoffice.NodeState) Graph {
 	job := Job{Job: boxoffice.Job{ID: "job", CreatedAt: now}, Brief: Brief{Nodes: []boxoffice.WorkflowNode{
-		{ID: "a", Objective: "first", Template: "research"}, {ID: "b", Objective: "second", Template: "audit", After: []string{"a"}},
+		{ID: "a", Objective: "first", Template: "research"},
+		{ID: "b", Objective: "second", Template: "audit", After: []string{"a"}},
 	}}}
 	graph := Graph{Kind: KindJob, ID: job.ID, State: boxoffice.JobRunning, Nodes: nodesOf(job)}
 	for i, state := range states {
@@ -153,49 +154,89 @@ func TestNodes(t *testing.T) {
 		reason string // of a job that is blocked
 		due    int    // seconds until the first queued node may start
 	}{
-		"opened": {with(chain(), jobQueued, 0), func(Graph) (Change, error) { return Change{}, nil }, states{queued, waiting, waiting}, jobQueued, "", 0},
+		"opened": {with(chain(), jobQueued, 0), func(Graph) (Change, error) { return Change{}, nil },
+			states{queued, waiting, waiting}, jobQueued, "", 0},
 
-		"waiting to queued: the node before is done": {chain(running, waiting, waiting), finishing(Result{Outcome: Done}), states{done, queued, waiting}, jobRunning, "", 0},
-		"waiting to queued: the delivery":            {chain(done, running, waiting), finishing(Result{Outcome: Done}), states{done, done, queued}, jobRunning, "", 0},
+		"waiting to queued: the node before is done": {chain(running, waiting, waiting),
+			finishing(Result{Outcome: Done}),
+			states{done, queued, waiting}, jobRunning, "", 0},
+		"waiting to queued: the delivery": {chain(done, running, waiting), finishing(Result{Outcome: Done}),
+			states{done, done, queued}, jobRunning, "", 0},
 
-		"queued to running":              {with(chain(queued), jobQueued, 0), starting(0), states{running, waiting, waiting}, jobRunning, "", 0},
-		"queued to running: later":       {chain(done, queued), starting(1), states{done, running, waiting}, jobRunning, "", 0},
-		"running to done: the delivery":  {chain(done, done, running), finishing(Result{Outcome: Done, Delivery: &boxoffice.Delivery{}}), states{done, done, done}, jobCompleted, "", 0},
-		"running to blocked":             {chain(running), finishing(Result{Outcome: Blocked, Reason: "because"}), states{blocked, waiting, waiting}, jobBlocked, needsInput, 0},
-		"running to queued: blocked":     {with(chain(running), jobRunning, 1), finishing(Result{Outcome: Blocked}), states{queued, waiting, waiting}, jobRunning, "", 0},
-		"running to queued: failed":      {with(chain(running), jobRunning, 1), finishing(Result{Outcome: Failed}), states{queued, waiting, waiting}, jobRunning, "", 0},
-		"running to queued: retry":       {chain(running), finishing(Result{Outcome: Retry}), states{queued, waiting, waiting}, jobRunning, "", 5},
-		"running to queued: 2nd retry":   {chain(running), finishing(Result{Outcome: Retry}, failures(1)), states{queued, waiting, waiting}, jobRunning, "", 10},
-		"running to queued: retry later": {chain(running), finishing(Result{Outcome: Retry, RetryAfter: time.Minute}), states{queued, waiting, waiting}, jobRunning, "", 60},
-		"running to queued: stopped":     {chain(running), finishing(Result{Outcome: WorkerStopped}, failures(2), lost(4)), states{queued, waiting, waiting}, jobRunning, "", 0},
-		"running to queued: expired":     {chain(running), expiring(now+30*second+1, failures(2), lost(3)), states{queued, waiting, waiting}, jobRunning, "", 30},
-		"running to failed: 5 lost": {chain(running), expiring(now+30*second+1, lost(4)), states{failed, waiting, waiting}, jobBlocked,
-			"analysis failed at node a: its worker was lost 5 times", 0},
-		"running to failed: failures": {chain(running), finishing(Result{Outcome: Retry, Reason: "because"}, failures(2)), states{failed, waiting, waiting}, jobBlocked, analysisFailed, 0},
-		"running to failed: for good": {chain(running), finishing(Result{Outcome: Failed, Reason: "because"}), states{failed, waiting, waiting}, jobBlocked, analysisFailed, 0},
-		"running to failed: the delivery": {chain(done, done, running), finishing(Result{Outcome: Failed, Reason: "because"}), states{done, done, failed},
-			jobBlocked, "delivery failed: because", 0},
-		"running to failed: cancelled": {chain(running), cancelling, states{failed, waiting, waiting}, jobBlocked,
-			"analysis failed at node a: cancelled by the operator", 0},
-		"queued to failed: cancelled": {with(chain(queued), jobQueued, 0), cancelling, states{failed, waiting, waiting}, jobBlocked,
-			"analysis failed at node a: cancelled by the operator", 0},
+		"queued to running": {with(chain(queued), jobQueued, 0), starting(0),
+			states{running, waiting, waiting}, jobRunning, "", 0},
+		"queued to running: later": {chain(done, queued), starting(1),
+			states{done, running, waiting}, jobRunning, "", 0},
+		"running to done: the delivery": {chain(done, done, running),
+			finishing(Result{Outcome: Done, Delivery: &boxoffice.Delivery{}}),
+			states{done, done, done}, jobCompleted, "", 0},
+		"running to blocked": {chain(running), finishing(Result{Outcome: Blocked, Reason: "because"}),
+			states{blocked, waiting, waiting}, jobBlocked, needsInput, 0},
+		"running to queued: blocked": {with(chain(running), jobRunning, 1), finishing(Result{Outcome: Blocked}),
+			states{queued, waiting, waiting}, jobRunning, "", 0},
+		"running to queued: failed": {with(chain(running), jobRunning, 1), finishing(Result{Outcome: Failed}),
+			states{queued, waiting, waiting}, jobRunning, "", 0},
+		"running to queued: retry": {chain(running), finishing(Result{Outcome: Retry}),
+			states{queued, waiting, waiting}, jobRunning, "", 5},
+		"running to queued: 2nd retry": {chain(running), finishing(Result{Outcome: Retry}, failures(1)),
+			states{queued, waiting, waiting}, jobRunning, "", 10},
+		"running to queued: retry later": {chain(running), finishing(Result{Outcome: Retry, RetryAfter: time.Minute}),
+			states{queued, waiting, waiting}, jobRunning, "", 60},
+		"running to queued: stopped": {chain(running), finishing(Result{Outcome: WorkerStopped}, failures(2), lost(4)),
+			states{queued, waiting, waiting}, jobRunning, "", 0},
+		"running to queued: expired": {chain(running), expiring(now+30*second+1, failures(2), lost(3)),
+			states{queued, waiting, waiting}, jobRunning, "", 30},
+		"running to failed: 5 lost": {chain(running), expiring(now+30*second+1, lost(4)),
+			states{failed, waiting, waiting}, jobBlocked, "analysis failed at node a: its worker was lost 5 times", 0},
+		"running to failed: failures": {chain(running),
+			finishing(Result{Outcome: Retry, Reason: "because"}, failures(2)),
+			states{failed, waiting, waiting}, jobBlocked, analysisFailed, 0},
+		"running to failed: for good": {chain(running), finishing(Result{Outcome: Failed, Reason: "because"}),
+			states{failed, waiting, waiting}, jobBlocked, analysisFailed, 0},
+		"running to failed: the delivery": {chain(done, done, running),
+			finishing(Result{Outcome: Failed, Reason: "because"}),
+			states{done, done, failed}, jobBlocked, "delivery failed: because", 0},
+		"running to failed: cancelled": {chain(running), cancelling,
+			states{failed, waiting, waiting}, jobBlocked, "analysis failed at node a: cancelled by the operator", 0},
+		"queued to failed: cancelled": {with(chain(queued), jobQueued, 0), cancelling,
+			states{failed, waiting, waiting}, jobBlocked, "analysis failed at node a: cancelled by the operator", 0},
 
-		"running to waiting: the delivery is done":   {with(chain(done, done, running), jobRunning, 1), finishing(Result{Outcome: Done}), states{done, queued, waiting}, jobRunning, "", 0},
-		"running to waiting: the delivery failed":    {with(chain(done, done, running), jobRunning, 1), finishing(Result{Outcome: Failed}), states{done, queued, waiting}, jobRunning, "", 0},
-		"running to queued: done before a new input": {with(chain(done, running), jobRunning, 1), finishing(Result{Outcome: Done}), states{done, queued, waiting}, jobRunning, "", 0},
+		"running to waiting: the delivery is done": {with(chain(done, done, running), jobRunning, 1),
+			finishing(Result{Outcome: Done}),
+			states{done, queued, waiting}, jobRunning, "", 0},
+		"running to waiting: the delivery failed": {with(chain(done, done, running), jobRunning, 1),
+			finishing(Result{Outcome: Failed}),
+			states{done, queued, waiting}, jobRunning, "", 0},
+		"running to queued: done before a new input": {with(chain(done, running), jobRunning, 1),
+			finishing(Result{Outcome: Done}),
+			states{done, queued, waiting}, jobRunning, "", 0},
 
-		"blocked to queued":                      {with(chain(blocked), jobBlocked, 0), givingInput, states{queued, waiting, waiting}, jobQueued, "", 0},
-		"failed to queued":                       {with(chain(failed), jobBlocked, 0), givingInput, states{queued, waiting, waiting}, jobQueued, "", 0},
-		"failed to queued: the delivery":         {with(chain(done, done, failed), jobBlocked, 0), givingInput, states{done, done, queued}, jobQueued, "", 0},
-		"input while running":                    {chain(running), givingInput, states{running, waiting, waiting}, jobRunning, "", 0},
-		"cancelled while blocked: nothing":       {with(chain(failed), jobBlocked, 0), cancelling, states{failed, waiting, waiting}, jobBlocked, "", 0},
-		"a member that failed is replaced":       {panel(5, running), finishing(Result{Outcome: Failed}), states{failed, queued, queued, queued, queued, queued}, jobRunning, "", 0},
-		"a member that could retry is replaced":  {panel(5, running), finishing(Result{Outcome: Retry}), states{failed, queued, queued, queued, queued, queued}, jobRunning, "", 0},
-		"a member that is blocked is replaced":   {panel(5, running), finishing(Result{Outcome: Blocked}), states{failed, queued, queued, queued, queued, queued}, jobRunning, "", 0},
-		"a member that we failed is tried again": {panel(5, running), finishing(Result{Outcome: Retry, OurFault: true}), states{queued, queued, queued, queued, queued}, jobRunning, "", 5},
-		"the last member":                        {panel(5, done, done, done, done, running), finishing(Result{Outcome: Done, Choice: "yes"}), states{done, done, done, done, done}, jobCompleted, "", 0},
-		"too many members were replaced":         {panel(5, failed, failed, done, done, done, done, running), finishing(Result{Outcome: Failed}), states{failed, failed, done, done, done, done, failed}, jobBlocked, "the panel could not be reached: 4 of 5 members answered, and no more than 2 may be replaced", 0},
-		"a panel that is cancelled":              {panel(5, done, running), cancelling, states{done, failed, failed, failed, failed}, jobBlocked, CancelledReason, 0},
+		"blocked to queued": {with(chain(blocked), jobBlocked, 0), givingInput,
+			states{queued, waiting, waiting}, jobQueued, "", 0},
+		"failed to queued": {with(chain(failed), jobBlocked, 0), givingInput,
+			states{queued, waiting, waiting}, jobQueued, "", 0},
+		"failed to queued: the delivery": {with(chain(done, done, failed), jobBlocked, 0), givingInput,
+			states{done, done, queued}, jobQueued, "", 0},
+		"input while running": {chain(running), givingInput,
+			states{running, waiting, waiting}, jobRunning, "", 0},
+		"cancelled while blocked: nothing": {with(chain(failed), jobBlocked, 0), cancelling,
+			states{failed, waiting, waiting}, jobBlocked, "", 0},
+		"a member that failed is replaced": {panel(5, running), finishing(Result{Outcome: Failed}),
+			states{failed, queued, queued, queued, queued, queued}, jobRunning, "", 0},
+		"a member that could retry is replaced": {panel(5, running), finishing(Result{Outcome: Retry}),
+			states{failed, queued, queued, queued, queued, queued}, jobRunning, "", 0},
+		"a member that is blocked is replaced": {panel(5, running), finishing(Result{Outcome: Blocked}),
+			states{failed, queued, queued, queued, queued, queued}, jobRunning, "", 0},
+		"a member that we failed is tried again": {panel(5, running), finishing(Result{Outcome: Retry, OurFault: true}),
+			states{queued, queued, queued, queued, queued}, jobRunning, "", 5},
+		"the last member": {panel(5, done, done, done, done, running), finishing(Result{Outcome: Done, Choice: "yes"}),
+			states{done, done, done, done, done}, jobCompleted, "", 0},
+		"too many members were replaced": {panel(5, failed, failed, done, done, done, done, running),
+			finishing(Result{Outcome: Failed}),
+			states{failed, failed, done, done, done, done, failed}, jobBlocked,
+			"the panel could not be reached: 4 of 5 members answered, and no more than 2 may be replaced", 0},
+		"a panel that is cancelled": {panel(5, done, running), cancelling,
+			states{done, failed, failed, failed, failed}, jobBlocked, CancelledReason, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			change, err := test.do(test.graph)
@@ -232,7 +273,8 @@ func consistent(t interface {
 	t.Helper()
 	for _, node := range graph.Nodes {
 		if (node.State == queued) != (node.DueAt != nil) || (node.State == running) != (node.Holder != "") ||
-			(node.State == running) != (node.HeldUntil != nil) || (node.EndingHolder != "") != (node.EndingUntil != nil) {
+			(node.State == running) != (node.HeldUntil != nil) ||
+			(node.EndingHolder != "") != (node.EndingUntil != nil) {
 			t.Errorf("node %+v", node)
 		}
 	}
@@ -277,22 +319,29 @@ func TestRefusals(t *testing.T) {
 		do    func(Graph) (Change, error)
 		want  error
 	}{
-		"start what waits":                     {chain(running, waiting), starting(1), ErrStale},
-		"start what runs":                      {chain(running), starting(0), ErrStale},
-		"start before it is due":               {chain(queued), func(g Graph) (Change, error) { return g.Start(0, worker, now, now-1) }, ErrStale},
-		"start while a cancelled run ends":     {resumed, starting(0), ErrEnding},
-		"start when a cancelled run is over":   {resumed, func(g Graph) (Change, error) { return g.Start(0, worker, now+2, now+1) }, nil},
-		"finish another's run":                 {chain(running), finish(Run{"job", 0, 1}, "worker 2"), ErrStale},
-		"finish an earlier run":                {chain(running), finish(Run{"job", 0, 0}, worker), ErrStale},
-		"finish a run that was cancelled":      {chain(failed), finish(Run{"job", 0, 0}, worker), ErrStale},
-		"finish a node that is not there":      {chain(running), finish(Run{"job", 9, 1}, worker), ErrStale},
-		"expire a run that was renewed":        {chain(running), expiring(now + 30*second), ErrStale},
-		"expire a run that has ended":          {chain(queued), expiring(now + 31*second), ErrStale},
-		"give an input to what is completed":   {with(chain(done, done, done), boxoffice.JobCompleted, 0), givingInput, ErrEnded},
-		"cancel what is completed":             {with(chain(done, done, done), boxoffice.JobCompleted, 0), cancelling, ErrEnded},
-		"end a cancelled run":                  {ending, func(g Graph) (Change, error) { return g.RunEnded(Run{"job", 0, 1}, worker) }, nil},
-		"end a cancelled run of another":       {ending, func(g Graph) (Change, error) { return g.RunEnded(Run{"job", 0, 1}, "worker 2") }, nil},
-		"end a cancelled run that nobody held": {chain(failed), func(g Graph) (Change, error) { return g.RunEnded(Run{"job", 9, 1}, worker) }, nil},
+		"start what waits": {chain(running, waiting), starting(1), ErrStale},
+		"start what runs":  {chain(running), starting(0), ErrStale},
+		"start before it is due": {chain(queued),
+			func(g Graph) (Change, error) { return g.Start(0, worker, now, now-1) }, ErrStale},
+		"start while a cancelled run ends": {resumed, starting(0), ErrEnding},
+		"start when a cancelled run is over": {resumed,
+			func(g Graph) (Change, error) { return g.Start(0, worker, now+2, now+1) }, nil},
+		"finish another's run":            {chain(running), finish(Run{"job", 0, 1}, "worker 2"), ErrStale},
+		"finish an earlier run":           {chain(running), finish(Run{"job", 0, 0}, worker), ErrStale},
+		"finish a run that was cancelled": {chain(failed), finish(Run{"job", 0, 0}, worker), ErrStale},
+		"finish a node that is not there": {chain(running), finish(Run{"job", 9, 1}, worker), ErrStale},
+		"expire a run that was renewed":   {chain(running), expiring(now + 30*second), ErrStale},
+		"expire a run that has ended":     {chain(queued), expiring(now + 31*second), ErrStale},
+		"give an input to what is completed": {with(chain(done, done, done), boxoffice.JobCompleted, 0), givingInput,
+			ErrEnded},
+		"cancel what is completed": {with(chain(done, done, done), boxoffice.JobCompleted, 0), cancelling,
+			ErrEnded},
+		"end a cancelled run": {ending,
+			func(g Graph) (Change, error) { return g.RunEnded(Run{"job", 0, 1}, worker) }, nil},
+		"end a cancelled run of another": {ending,
+			func(g Graph) (Change, error) { return g.RunEnded(Run{"job", 0, 1}, "worker 2") }, nil},
+		"end a cancelled run that nobody held": {chain(failed),
+			func(g Graph) (Change, error) { return g.RunEnded(Run{"job", 9, 1}, worker) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := test.do(test.graph); !errors.Is(err, test.want) {
@@ -322,7 +371,9 @@ func TestStartAgain(t *testing.T) {
 // The task of a run is over unless its worker stopped or was lost: the next run
 // repeats the same task.
 func TestTaskEnded(t *testing.T) {
-	for outcome, want := range map[Outcome]bool{Done: true, Retry: true, Blocked: true, Failed: true, WorkerStopped: false, WorkerLost: false} {
+	for outcome, want := range map[Outcome]bool{
+		Done: true, Retry: true, Blocked: true, Failed: true, WorkerStopped: false, WorkerLost: false,
+	} {
 		change, err := finishing(Result{Outcome: outcome})(chain(running))
 		if err != nil || change.Nodes[0].TaskEnded != want {
 			t.Errorf("%s: task ended %t, %v", outcome, change.Nodes[0].TaskEnded, err)
@@ -332,8 +383,9 @@ func TestTaskEnded(t *testing.T) {
 
 var allowed = map[[2]boxoffice.NodeState]bool{
 	{waiting, queued}: true, {queued, running}: true, {queued, failed}: true,
-	{running, done}: true, {running, blocked}: true, {running, failed}: true, {running, queued}: true, {running, waiting}: true,
-	{blocked, queued}: true, {failed, queued}: true, {done, queued}: true,
+	{running, done}: true, {running, blocked}: true, {running, failed}: true, {running, queued}: true,
+	{running, waiting}: true,
+	{blocked, queued}:  true, {failed, queued}: true, {done, queued}: true,
 }
 
 // Whatever happens to each run, and whenever inputs and cancellations come: rows
@@ -360,7 +412,8 @@ func TestJobsEnd(t *testing.T) {
 				rt.Fatalf("%s: %v", name, err)
 			}
 			for _, node := range change.Nodes {
-				if from, to := node.From.State, node.To.State; from != to && !allowed[[2]boxoffice.NodeState{from, to}] {
+				if from, to := node.From.State, node.To.State; from != to &&
+					!allowed[[2]boxoffice.NodeState{from, to}] {
 					rt.Fatalf("%s: node %s goes from %s to %s", name, node.To.ID, from, to)
 				}
 			}

@@ -28,7 +28,8 @@ func TestCancelMarks(t *testing.T) {
 	if node := change.Node(2); node.EndingHolder != "worker 2" || *node.EndingUntil != until {
 		t.Errorf("the node with an earlier mark: %+v", node)
 	}
-	if change, err := written(graph, change).RunEnded(Run{"oracle", 1, 1}, "worker 2"); err != nil || change.Nodes != nil {
+	if change, err := written(graph, change).RunEnded(Run{"oracle", 1, 1}, "worker 2"); err != nil ||
+		change.Nodes != nil {
 		t.Errorf("another process removed the mark: %+v, %v", change, err)
 	}
 }

@@ -20,7 +20,8 @@ func TestPanelsEnd(t *testing.T) {
 		for i := 0; i < len(members); i++ {
 			members[i].State = boxoffice.NodeFailed
 			if rapid.IntRange(0, 3).Draw(rt, "answers") > 0 {
-				members[i].State, members[i].Choice = boxoffice.NodeDone, rapid.SampledFrom([]string{"yes", "no"}).Draw(rt, "choice")
+				members[i].State, members[i].Choice = boxoffice.NodeDone, rapid.SampledFrom([]string{"yes",
+					"no"}).Draw(rt, "choice")
 			}
 			step := AdvancePanel(size, []string{"yes", "no"}, members)
 			for range step.Replacements {

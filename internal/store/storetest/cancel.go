@@ -41,12 +41,14 @@ var cancelTests = map[string]func(*testing.T, Store){
 		held, err := store.Renew(t.Context(), holder, []work.Run{run}, now+minute)
 		fatal(t, err)
 		same(t, held, []work.Run(nil))
-		wantError(t, Finish(t.Context(), store, run, holder, work.Result{Outcome: work.Done, Summary: "late"}, now+3), work.ErrStale)
+		wantError(t, Finish(t.Context(), store, run, holder, work.Result{Outcome: work.Done, Summary: "late"}, now+3),
+			work.ErrStale)
 		cancel(t, store, id, blocked) // a second time changes nothing
 		admit(t, store, alice, 2, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
 			return work.ContinueJob(t.Context(), tx, owner, id, "go on", now+4)
 		})
-		wantError(t, Finish(t.Context(), store, run, holder, work.Result{Outcome: work.Done, Summary: "later"}, now+5), work.ErrStale)
+		wantError(t, Finish(t.Context(), store, run, holder, work.Result{Outcome: work.Done, Summary: "later"}, now+5),
+			work.ErrStale)
 		run.Attempt++
 		// Its agent may use the workspace until its process reports the end, or the lease is over.
 		_, err = Start(t.Context(), store, run, "process 2", now+2*minute, now+minute)
@@ -56,7 +58,8 @@ var cancelTests = map[string]func(*testing.T, Store){
 		wantError(t, err, work.ErrStale)
 		runEnded(t, store, run, holder)
 		same(t, claim(t, store, run).Inputs, []string{"go on"})
-		wantError(t, Finish(t.Context(), store, work.Run{Work: id, Attempt: 1}, holder, work.Result{Outcome: work.Done}, now+6), work.ErrStale)
+		first := work.Run{Work: id, Attempt: 1}
+		wantError(t, Finish(t.Context(), store, first, holder, work.Result{Outcome: work.Done}, now+6), work.ErrStale)
 		finish(t, store, run, work.Result{Outcome: work.Done})
 		state, nodes := nodeStates(t, store, id)
 		same(t, state, boxoffice.JobRunning)
@@ -87,7 +90,9 @@ var cancelTests = map[string]func(*testing.T, Store){
 		runEnded(t, store, delivery, holder)
 		// The delivery runs again; then the last step is given the input, and the job is delivered again.
 		for _, run := range []work.Run{
-			{Work: id, Position: 2, Attempt: 2}, {Work: id, Position: 1, Attempt: 2}, {Work: id, Position: 2, Attempt: 3},
+			{Work: id, Position: 2, Attempt: 2},
+			{Work: id, Position: 1, Attempt: 2},
+			{Work: id, Position: 2, Attempt: 3},
 		} {
 			claim(t, store, run)
 			finish(t, store, run, work.Result{Outcome: work.Done, Delivery: &boxoffice.Delivery{Failure: "refused"}})
@@ -137,7 +142,8 @@ var cancelTests = map[string]func(*testing.T, Store){
 	"Oracle": func(t *testing.T, store Store) {
 		var opened work.Opened
 		admit(t, store, alice, 1, func(tx work.Tx, owner work.Owner) (_ work.Opened, err error) {
-			opened, err = work.OpenOracle(t.Context(), tx, owner, boxoffice.Oracle{Question: "Is it?", PanelSize: 5}, now)
+			oracle := boxoffice.Oracle{Question: "Is it?", PanelSize: 5}
+			opened, err = work.OpenOracle(t.Context(), tx, owner, oracle, now)
 			return opened, err
 		})
 		answered, running := work.Run{Work: opened.ID, Attempt: 1}, work.Run{Work: opened.ID, Position: 1, Attempt: 1}
@@ -145,7 +151,8 @@ var cancelTests = map[string]func(*testing.T, Store){
 		claim(t, store, running)
 		finish(t, store, answered, work.Result{Outcome: work.Done, Choice: "yes"})
 		cancel(t, store, opened.ID, work.Cancelled{Kind: work.KindOracle, ID: opened.ID, State: "blocked"})
-		wantError(t, Finish(t.Context(), store, running, holder, work.Result{Outcome: work.Done, Choice: "no"}, now), work.ErrStale)
+		wantError(t, Finish(t.Context(), store, running, holder, work.Result{Outcome: work.Done, Choice: "no"}, now),
+			work.ErrStale)
 		oracle, err := store.Oracle(t.Context(), alice, opened.ID)
 		fatal(t, err)
 		fatal(t, oracle.Validate())
@@ -166,9 +173,10 @@ var cancelTests = map[string]func(*testing.T, Store){
 		due, err := store.DueSchedules(t.Context(), now+minute, work.Due{}, 10)
 		fatal(t, err)
 		same(t, due, []work.Due(nil))
-		wantError(t, runSchedule(t.Context(), store, schedule.ID, now+minute, func(work.Tx, work.Schedule) (work.Opened, error) {
+		open := func(work.Tx, work.Schedule) (work.Opened, error) {
 			return work.Opened{}, errors.New("it was opened")
-		}), work.ErrStale)
+		}
+		wantError(t, runSchedule(t.Context(), store, schedule.ID, now+minute, open), work.ErrStale)
 		stopped := schedule
 		stopped.State, stopped.NextRunAt, stopped.UpdatedAt = boxoffice.ScheduleStopped, nil, now+2
 		stopped.StoppedBefore = schedule.NextRunAt

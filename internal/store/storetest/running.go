@@ -19,7 +19,8 @@ func runnable(t testing.TB, store Store, nonce uint64) boxoffice.UUID {
 	var opened work.Opened
 	admit(t, store, alice, nonce, func(tx work.Tx, owner work.Owner) (_ work.Opened, err error) {
 		opened, err = work.OpenWorkflow(t.Context(), tx, owner, "all", boxoffice.ShapeChain, []boxoffice.WorkflowNode{
-			{ID: "a", Objective: "first", Template: "research"}, {ID: "b", Objective: "second", Template: "audit", After: []string{"a"}},
+			{ID: "a", Objective: "first", Template: "research"},
+			{ID: "b", Objective: "second", Template: "audit", After: []string{"a"}},
 		}, now)
 		return opened, err
 	})
@@ -30,13 +31,16 @@ const holder = "process 1"
 
 // Start starts one run, whichever other nodes are due. It returns work.ErrStale
 // if the node is not queued for that attempt or may not run yet.
-func Start(ctx context.Context, store Store, run work.Run, holder string, until, at boxoffice.Timestamp) (work.Assignment, error) {
-	started, err := store.Claim(ctx, work.Claim{Limit: 1000}, at, func(graph work.Graph, position int) (work.Change, error) {
-		if graph.ID != run.Work || position != run.Position || graph.Nodes[position].Attempts != run.Attempt-1 {
-			return work.Change{}, work.ErrStale
-		}
-		return graph.Start(position, holder, until, at)
-	})
+func Start(
+	ctx context.Context, store Store, run work.Run, holder string, until, at boxoffice.Timestamp,
+) (work.Assignment, error) {
+	started, err := store.Claim(ctx, work.Claim{Limit: 1000}, at,
+		func(graph work.Graph, position int) (work.Change, error) {
+			if graph.ID != run.Work || position != run.Position || graph.Nodes[position].Attempts != run.Attempt-1 {
+				return work.Change{}, work.ErrStale
+			}
+			return graph.Start(position, holder, until, at)
+		})
 	if err != nil || len(started) == 0 {
 		return work.Assignment{}, cmp.Or(err, work.ErrStale)
 	}
@@ -44,7 +48,9 @@ func Start(ctx context.Context, store Store, run work.Run, holder string, until,
 }
 
 // Finish saves the result of a run.
-func Finish(ctx context.Context, store Store, run work.Run, holder string, result work.Result, at boxoffice.Timestamp) error {
+func Finish(
+	ctx context.Context, store Store, run work.Run, holder string, result work.Result, at boxoffice.Timestamp,
+) error {
 	return change(ctx, store, run.Work, func(graph work.Graph) (work.Change, error) {
 		return graph.Finish(run, holder, result, work.Retries{MaxFailures: 3}, at)
 	})
@@ -56,7 +62,9 @@ func change(ctx context.Context, store Store, id boxoffice.UUID, decide func(wor
 
 func runEnded(t testing.TB, store Store, run work.Run, holder string) {
 	t.Helper()
-	fatal(t, change(t.Context(), store, run.Work, func(graph work.Graph) (work.Change, error) { return graph.RunEnded(run, holder) }))
+	fatal(t, change(t.Context(), store, run.Work, func(graph work.Graph) (work.Change, error) {
+		return graph.RunEnded(run, holder)
+	}))
 }
 
 func claim(t testing.TB, store Store, run work.Run) work.Assignment {
@@ -84,18 +92,22 @@ func nodeStates(t testing.TB, store Store, id boxoffice.UUID) (state boxoffice.J
 var runningTests = map[string]func(*testing.T, Store){
 	"FromQueuedToDelivered": func(t *testing.T, store Store) {
 		id := runnable(t, store, 1)
-		a, b, delivery := work.Run{Work: id, Attempt: 1}, work.Run{Work: id, Position: 1, Attempt: 1}, work.Run{Work: id, Position: 2, Attempt: 1}
+		a, b := work.Run{Work: id, Attempt: 1}, work.Run{Work: id, Position: 1, Attempt: 1}
+		delivery := work.Run{Work: id, Position: 2, Attempt: 1}
 		_, err := Start(t.Context(), store, b, holder, now, now)
 		wantError(t, err, work.ErrStale) // it waits for a
 		claim(t, store, a)
 		finish(t, store, a, work.Result{Outcome: work.Done, Summary: "A", Log: "log"})
 		assignment := claim(t, store, b)
-		if len(assignment.Predecessors) != 1 || assignment.Predecessors[0].Summary != "A" || assignment.Node.Objective != "second" || assignment.Job.ID != id {
+		if len(assignment.Predecessors) != 1 || assignment.Predecessors[0].Summary != "A" ||
+			assignment.Node.Objective != "second" || assignment.Job.ID != id {
 			t.Errorf("%+v", assignment)
 		}
 		finish(t, store, b, work.Result{Outcome: work.Done, Summary: "B"})
 		claim(t, store, delivery)
-		delivered := &boxoffice.Delivery{RepoURL: "https://example.com/r.git", Commit: fmt.Sprintf("%040x", 7), DeliveredAt: pointer(now)}
+		delivered := &boxoffice.Delivery{
+			RepoURL: "https://example.com/r.git", Commit: fmt.Sprintf("%040x", 7), DeliveredAt: pointer(now),
+		}
 		finish(t, store, delivery, work.Result{Outcome: work.Done, Delivery: delivered})
 		job, err := store.Job(t.Context(), alice, id)
 		fatal(t, err)
@@ -120,7 +132,8 @@ var runningTests = map[string]func(*testing.T, Store){
 		wantError(t, Finish(t.Context(), store, run, "process 2", work.Result{Outcome: work.Done}, now), work.ErrStale)
 		if won := race(t, work.ErrStale, func(ctx context.Context, i int) error {
 			outcomes := []work.Outcome{work.Done, work.Retry, work.Blocked, work.Failed, work.WorkerStopped}
-			return Finish(ctx, store, run, holder, work.Result{Outcome: outcomes[i%len(outcomes)], Summary: "s", Reason: "r"}, now)
+			return Finish(ctx, store, run, holder,
+				work.Result{Outcome: outcomes[i%len(outcomes)], Summary: "s", Reason: "r"}, now)
 		}); won != 1 {
 			t.Errorf("the run was finished %d times", won)
 		}
@@ -133,12 +146,14 @@ var runningTests = map[string]func(*testing.T, Store){
 		for i, id := range jobs {
 			run := work.Run{Work: id, Attempt: 1}
 			claim(t, store, run)
-			fatal(t, Finish(t.Context(), store, run, holder, work.Result{Outcome: work.WorkerStopped}, now+minute-boxoffice.Timestamp(i)))
+			due := now + minute - boxoffice.Timestamp(i)
+			fatal(t, Finish(t.Context(), store, run, holder, work.Result{Outcome: work.WorkerStopped}, due))
 		}
 		take := func(claim work.Claim, at boxoffice.Timestamp) (taken []boxoffice.UUID) {
-			started, err := store.Claim(t.Context(), claim, at, func(graph work.Graph, position int) (work.Change, error) {
-				return graph.Start(position, holder, at+minute, at)
-			})
+			started, err := store.Claim(t.Context(), claim, at,
+				func(graph work.Graph, position int) (work.Change, error) {
+					return graph.Start(position, holder, at+minute, at)
+				})
 			fatal(t, err)
 			for _, assignment := range started {
 				taken = append(taken, assignment.Work)
@@ -150,7 +165,8 @@ var runningTests = map[string]func(*testing.T, Store){
 		due, err := store.DueTemplates(t.Context(), now+minute-1)
 		fatal(t, err)
 		same(t, due, map[string]int{"research": 2})
-		same(t, take(work.Claim{Limit: 2, Templates: []string{"audit", "research"}}, now+minute), []boxoffice.UUID{jobs[2], jobs[1]})
+		same(t, take(work.Claim{Limit: 2, Templates: []string{"audit", "research"}}, now+minute),
+			[]boxoffice.UUID{jobs[2], jobs[1]})
 		same(t, take(work.Claim{Limit: 2}, now+minute), jobs[:1])
 	},
 
@@ -166,9 +182,10 @@ var runningTests = map[string]func(*testing.T, Store){
 		})
 		later := runnable(t, store, 3)
 		take := func(at boxoffice.Timestamp) boxoffice.UUID {
-			started, err := store.Claim(t.Context(), work.Claim{Limit: 1}, at, func(g work.Graph, i int) (work.Change, error) {
-				return g.Start(i, holder, at+minute, at)
-			})
+			started, err := store.Claim(t.Context(), work.Claim{Limit: 1}, at,
+				func(g work.Graph, i int) (work.Change, error) {
+					return g.Start(i, holder, at+minute, at)
+				})
 			fatal(t, err)
 			if len(started) != 1 {
 				t.Fatalf("claimed %+v", started)
@@ -192,7 +209,8 @@ var runningTests = map[string]func(*testing.T, Store){
 				return opened, err
 			})
 			admit(t, store, alice, 2+nonce, func(tx work.Tx, owner work.Owner) (work.Opened, error) {
-				opened, err := work.OpenOracle(t.Context(), tx, owner, boxoffice.Oracle{Question: "Is it?", PanelSize: 5}, now)
+				opened, err := work.OpenOracle(t.Context(), tx, owner,
+					boxoffice.Oracle{Question: "Is it?", PanelSize: 5}, now)
 				oracles = append(oracles, opened.ID)
 				return opened, err
 			})
@@ -285,7 +303,8 @@ var runningTests = map[string]func(*testing.T, Store){
 		claim(t, store, run)
 		claim(t, store, another)
 		expire := func(run work.Run, at boxoffice.Timestamp) error {
-			return change(t.Context(), store, run.Work, func(graph work.Graph) (work.Change, error) { return graph.Expire(run, at) })
+			return change(t.Context(), store, run.Work,
+				func(graph work.Graph) (work.Change, error) { return graph.Expire(run, at) })
 		}
 		for _, wrong := range []work.Run{
 			{Work: id, Position: 1, Attempt: 1}, {Work: id, Attempt: 2}, {Work: boxoffice.NewUUID(), Attempt: 1},
@@ -316,7 +335,8 @@ var runningTests = map[string]func(*testing.T, Store){
 	// A job is over if it was delivered, or if its delivery failed a while ago.
 	"Delivered": func(t *testing.T, store Store) {
 		deliveries := []*boxoffice.Delivery{
-			{RepoURL: "https://example.com/r.git", Commit: fmt.Sprintf("%040x", 7), DeliveredAt: pointer(now)}, {Failure: "refused"}, nil,
+			{RepoURL: "https://example.com/r.git", Commit: fmt.Sprintf("%040x", 7), DeliveredAt: pointer(now)},
+			{Failure: "refused"}, nil,
 		}
 		var jobs []boxoffice.UUID
 		for i, delivery := range deliveries {
@@ -366,7 +386,8 @@ var runningTests = map[string]func(*testing.T, Store){
 		broken := errors.New("broken")
 		var id boxoffice.UUID
 		wantError(t, store.Admit(t.Context(), admission(t, store, record, now), func(tx work.Tx) (work.Opened, error) {
-			opened, err := work.OpenJob(t.Context(), tx, work.Owner{Requester: alice, Payer: wallet, OrderID: record.ID}, "research", "o", nil, work.Brief{}, now)
+			owner := work.Owner{Requester: alice, Payer: wallet, OrderID: record.ID}
+			opened, err := work.OpenJob(t.Context(), tx, owner, "research", "o", nil, work.Brief{}, now)
 			fatal(t, err)
 			id = opened.ID
 			return opened, broken
@@ -376,9 +397,13 @@ var runningTests = map[string]func(*testing.T, Store){
 	},
 }
 
-func runSchedule(ctx context.Context, store Store, id boxoffice.UUID, at boxoffice.Timestamp, open func(work.Tx, work.Schedule) (work.Opened, error)) error {
+func runSchedule(
+	ctx context.Context, store Store, id boxoffice.UUID, at boxoffice.Timestamp,
+	open func(work.Tx, work.Schedule) (work.Opened, error),
+) error {
 	return store.Update(ctx, "run schedule", func(tx work.Tx) error {
-		return work.RunSchedule(ctx, tx, id, at, func(schedule work.Schedule) (work.Opened, error) { return open(tx, schedule) })
+		return work.RunSchedule(ctx, tx, id, at,
+			func(schedule work.Schedule) (work.Opened, error) { return open(tx, schedule) })
 	})
 }
 
@@ -427,9 +452,8 @@ var scheduleTests = map[string]func(*testing.T, Store){
 			return work.Opened{Kind: work.KindSchedule, ID: schedule.ID}, tx.InsertSchedule(t.Context(), schedule)
 		})
 		broken := errors.New("broken")
-		wantError(t, runSchedule(t.Context(), store, schedule.ID, now+minute, func(work.Tx, work.Schedule) (work.Opened, error) {
-			return work.Opened{}, broken
-		}), broken)
+		open := func(work.Tx, work.Schedule) (work.Opened, error) { return work.Opened{}, broken }
+		wantError(t, runSchedule(t.Context(), store, schedule.ID, now+minute, open), broken)
 		got, err := store.Schedule(t.Context(), alice, schedule.ID)
 		fatal(t, err)
 		same(t, got, schedule)

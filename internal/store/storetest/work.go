@@ -17,9 +17,11 @@ var workTests = map[string]func(*testing.T, Store){
 		plain, full := job(alice, record.ID), job(alice, record.ID)
 		full.State, full.BlockedReason, full.LaunchKind = boxoffice.JobBlocked, pointer("node 2 needs input"), pointer("univ4_hook")
 		full.Project = &boxoffice.Project{ID: boxoffice.NewUUID(), Version: 1, Of: 1}
-		full.Delivery = &boxoffice.Delivery{RepoURL: "https://example.com/git/1.git", Commit: fmt.Sprintf("%040x", 77), DeliveredAt: pointer(now)}
+		full.Delivery = &boxoffice.Delivery{RepoURL: "https://example.com/git/1.git", Commit: fmt.Sprintf("%040x", 77),
+			DeliveredAt: pointer(now)}
 		full.Brief = work.Brief{
-			Context: []boxoffice.Document{{Name: "readme", Text: "\u2028 <b>&"}}, RepoURL: "https://example.com/r.git", ChainID: 8453,
+			Context: []boxoffice.Document{{Name: "readme", Text: "\u2028 <b>&"}}, RepoURL: "https://example.com/r.git",
+			ChainID:  8453,
 			PairWith: "ETH", Name: "Coin", Symbol: "C", Follows: boxoffice.NewUUID(),
 			Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research", After: []string{"b"}}},
 		}
@@ -29,7 +31,8 @@ var workTests = map[string]func(*testing.T, Store){
 			for _, job := range []work.Job{plain, full, broken} {
 				fatal(t, tx.InsertJob(t.Context(), job))
 			}
-			wantError(t, giveInput(t.Context(), tx, broken.ID, work.Input{OrderID: record.ID, Text: "more", At: now}), work.ErrEnded)
+			wantError(t, giveInput(t.Context(), tx, broken.ID, work.Input{OrderID: record.ID, Text: "more", At: now}),
+				work.ErrEnded)
 			return work.Opened{Kind: work.KindJob, ID: plain.ID}, nil
 		}))
 		for _, want := range []work.Job{plain, full, broken} {
@@ -57,7 +60,8 @@ var workTests = map[string]func(*testing.T, Store){
 			carrier := job(alice, owner.OrderID)
 			workflow = work.Workflow{Owner: owner, Workflow: boxoffice.Workflow{
 				ID: boxoffice.NewUUID(), State: carrier.State, Objective: "all of it", Shape: "dag", JobID: carrier.ID,
-				Nodes:     []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research"}, {ID: "b", After: []string{"a"}}},
+				Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research"},
+					{ID: "b", After: []string{"a"}}},
 				CreatedAt: now, UpdatedAt: now,
 			}}
 			schedule = aSchedule(owner)
@@ -143,7 +147,8 @@ var workTests = map[string]func(*testing.T, Store){
 	},
 
 	"Filters": func(t *testing.T, store Store) {
-		templates, kinds := []string{"research", "audit"}, []*string{nil, pointer("custom_token"), pointer("evm_project")}
+		templates := []string{"research", "audit"}
+		kinds := []*string{nil, pointer("custom_token"), pointer("evm_project")}
 		states := []boxoffice.JobState{boxoffice.JobQueued, boxoffice.JobRunning, boxoffice.JobCompleted}
 		var all []work.Job
 		admit(t, store, alice, 1, func(tx work.Tx, owner work.Owner) (opened work.Opened, err error) {
@@ -197,7 +202,8 @@ var workTests = map[string]func(*testing.T, Store){
 				before := versions[0] // any version will do
 				version, err := tx.NextVersion(t.Context(), before.ID)
 				fatal(t, err)
-				before.Project = &boxoffice.Project{ID: version.Project.ID, Version: len(versions) + 1, Of: len(versions) + 1}
+				number := len(versions) + 1
+				before.Project = &boxoffice.Project{ID: version.Project.ID, Version: number, Of: number}
 				same(t, version, before)
 				next := job(alice, owner.OrderID)
 				next.Project = version.Project

@@ -86,7 +86,8 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := agent.Report{Result: agent.Result{Outcome: agent.Done, Summary: fmt.Sprintf("1|%s|write|%s", task.Job, task.Objective)}}
+	want := agent.Report{Result: agent.Result{Outcome: agent.Done,
+		Summary: fmt.Sprintf("1|%s|write|%s", task.Job, task.Objective)}}
 	if diff := gocmp.Diff(want, report); diff != "" {
 		t.Error(diff)
 	}
@@ -102,7 +103,8 @@ func TestBlocked(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	for code, retryable := range map[int]bool{1: true, 2: true, 63: true, 64: false, 77: true, 78: false, 79: true,
 		125: true, 126: false, 127: false, 128: true, 255: true} {
-		script := `echo first >&2; echo last words >&2; echo '{"outcome":"done","summary":"no"}'; exit ` + strconv.Itoa(code)
+		script := `echo first >&2; echo last words >&2; echo '{"outcome":"done","summary":"no"}'; exit ` +
+			strconv.Itoa(code)
 		report, err := run(t, "sh", "-c", script)
 		want := agent.Failure{Kind: agent.Exited, Code: code, Detail: "last words", Retryable: retryable}
 		if failure, ok := errors.AsType[*agent.Failure](err); !ok || *failure != want || report.ExitCode != code {
@@ -118,7 +120,8 @@ func TestKilledBySignal(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGTERM, syscall.SIGPIPE} {
 		report, err := run(t, "sh", "-c", fmt.Sprintf("kill -%d $$", signal))
 		failure, ok := errors.AsType[*agent.Failure](err)
-		if !ok || failure.Kind != agent.Signaled || !failure.Retryable || failure.Code != int(signal) || report.ExitCode != -1 {
+		if !ok || failure.Kind != agent.Signaled || !failure.Retryable || failure.Code != int(signal) ||
+			report.ExitCode != -1 {
 			t.Errorf("%v: got %+v, %v", signal, report, err)
 		}
 	}
@@ -219,7 +222,8 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("MODEL_KEY", "for the agent")
 	t.Setenv("LANG", "C.UTF-8")
 	scratch := t.TempDir()
-	command := newCommand(t, agent.CommandConfig{Argv: self("environment"), Env: []string{"MODEL_KEY", "NOT_SET"}, Scratch: scratch})
+	command := newCommand(t,
+		agent.CommandConfig{Argv: self("environment"), Env: []string{"MODEL_KEY", "NOT_SET"}, Scratch: scratch})
 	report, err := command.Run(t.Context(), workspace(t), agent.Task{})
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +328,8 @@ func goRun(ctx context.Context, command *agent.Command, workspace string) <-chan
 func TestGraceIsGiven(t *testing.T) {
 	g := gather(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	outcomes := goRun(ctx, newCommand(t, agent.CommandConfig{Argv: self("polite", g.path), Grace: time.Hour}), workspace(t))
+	outcomes := goRun(ctx, newCommand(t, agent.CommandConfig{Argv: self("polite", g.path), Grace: time.Hour}),
+		workspace(t))
 	ended := g.attended(1)
 	cancel()
 	got := <-outcomes

@@ -65,7 +65,8 @@ func TestMayWrite(t *testing.T) {
 		echo x > "$HOME/x"; echo x > "$TMPDIR/x"; echo x > /dev/null; echo x > ` + cache + `/x
 		git init -q .; git -c user.name=a -c user.email=a@b add .; git -c user.name=a -c user.email=a@b commit -qm one; git gc -q
 		echo '{"outcome":"done","summary":"fine"}'`
-	command := newCommand(t, agent.CommandConfig{Argv: []string{"sh", "-c", script}, Writable: []string{cache, "/no/such/folder"}})
+	command := newCommand(t,
+		agent.CommandConfig{Argv: []string{"sh", "-c", script}, Writable: []string{cache, "/no/such/folder"}})
 	report, err := command.Run(t.Context(), inside, agent.Task{})
 	if err != nil || report.Result.Summary != "fine" {
 		t.Errorf("got %+v, %v: %s", report, err, report.Log)
@@ -95,7 +96,8 @@ func TestHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := newCommand(t, agent.CommandConfig{
-		Argv:   self("read", database, key, filepath.Join(link, "database"), another, beside, filepath.Join(inside, "x")),
+		Argv: self("read", database, key, filepath.Join(link, "database"), another, beside,
+			filepath.Join(inside, "x")),
 		Hidden: []string{filepath.Join(data, "service"), key, filepath.Join(data, "nothing")},
 	})
 	report, err := command.Run(t.Context(), inside, agent.Task{})
@@ -120,7 +122,8 @@ func TestInheritsNoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(report.Result.Summary, secret) || bytes.Count([]byte(report.Result.Summary), []byte("pipe:")) != 3 {
+	if strings.Contains(report.Result.Summary, secret) ||
+		bytes.Count([]byte(report.Result.Summary), []byte("pipe:")) != 3 {
 		t.Error(report.Result.Summary)
 	}
 }
@@ -140,7 +143,8 @@ func TestCancelKillsDescendants(t *testing.T) {
 
 func TestEndKillsDescendants(t *testing.T) {
 	g := gather(t)
-	outcomes := goRun(t.Context(), newCommand(t, agent.CommandConfig{Argv: self("family", g.path, "leave")}), workspace(t))
+	outcomes := goRun(t.Context(), newCommand(t, agent.CommandConfig{Argv: self("family", g.path, "leave")}),
+		workspace(t))
 	ended := g.attended(4)
 	if got := <-outcomes; got.err != nil || got.report.Result.Summary != "gone" {
 		t.Errorf("got %+v", got)
@@ -151,7 +155,8 @@ func TestEndKillsDescendants(t *testing.T) {
 // A process that forks and exits all the time, so that its id is gone before it can be killed, is killed too.
 func TestForkingProcessIsKilled(t *testing.T) {
 	command := newCommand(t, agent.CommandConfig{
-		Argv: []string{"sh", "-c", `hop() { hop & }; hop; echo '{"outcome":"done","summary":"hopping"}'`}, Timeout: 20 * time.Second,
+		Argv:    []string{"sh", "-c", `hop() { hop & }; hop; echo '{"outcome":"done","summary":"hopping"}'`},
+		Timeout: 20 * time.Second,
 	})
 	report, err := command.Run(t.Context(), workspace(t), agent.Task{})
 	if err != nil || report.Result.Summary != "hopping" {

@@ -42,6 +42,7 @@ func TestBadResults(t *testing.T) {
 		badPath  = "/files/0/path: must be a path inside the workspace, outside .git"
 		withFile = `{"outcome":"done","summary":"x","files":[{"path":"%s","text":""}]}`
 	)
+	long := strings.Repeat("é", 16001)
 	tests := map[string]string{
 		"":                      "is empty",
 		"hello":                 "is not JSON: invalid character 'h' at start of value",
@@ -51,11 +52,11 @@ func TestBadResults(t *testing.T) {
 		`{"outcome":"blocked","reason":"x","summary":"y"}`: "/summary: must be absent when blocked",
 		`{"outcome":"blocked","reason":"x","choice":"y"}`:  "/choice: must be absent when blocked",
 		`{"summary":"x"}`: "/outcome: is required",
-		`{"outcome":"done","summary":"x","extra":1}`:                        "/extra: is not a known member",
-		`{"outcome":"done","summary":"x","reason":"y"}`:                     "/reason: must be absent when done",
-		`{"outcome":"done","summary":"x","choice":"y"}`:                     "/choice: must be absent without a panel",
-		`{"outcome":"done","summary":"\u0000"}`:                             "/summary: must not contain NUL",
-		`{"outcome":"done","summary":"` + strings.Repeat("é", 16001) + `"}`: "/summary: must have at most 16000 characters",
+		`{"outcome":"done","summary":"x","extra":1}`:    "/extra: is not a known member",
+		`{"outcome":"done","summary":"x","reason":"y"}`: "/reason: must be absent when done",
+		`{"outcome":"done","summary":"x","choice":"y"}`: "/choice: must be absent without a panel",
+		`{"outcome":"done","summary":"\u0000"}`:         "/summary: must not contain NUL",
+		`{"outcome":"done","summary":"` + long + `"}`:   "/summary: must have at most 16000 characters",
 		done + " " + done:                  "has more data after its end",
 		fmt.Sprintf(withFile, "../x"):      badPath,
 		fmt.Sprintf(withFile, "/etc/x"):    badPath,
@@ -68,7 +69,8 @@ func TestBadResults(t *testing.T) {
 		t.Run(detail, func(t *testing.T) {
 			_, err := returned(t, workspace(t), output, nil)
 			failure, ok := errors.AsType[*agent.Failure](err)
-			if want := (agent.Failure{Kind: agent.BadResult, Detail: detail, Retryable: true}); !ok || *failure != want {
+			want := agent.Failure{Kind: agent.BadResult, Detail: detail, Retryable: true}
+			if !ok || *failure != want {
 				t.Errorf("got %v, want %q", err, detail)
 			}
 		})
@@ -89,7 +91,8 @@ func TestPanel(t *testing.T) {
 		{nil, `{"outcome":"done","summary":"because","choice":" \n "}`, true},
 	}
 	for _, test := range tests {
-		report, err := returned(t, workspace(t), test.output, &agent.Panel{Question: "?", Options: test.options, Size: 5})
+		report, err := returned(t, workspace(t), test.output,
+			&agent.Panel{Question: "?", Options: test.options, Size: 5})
 		if (kind(err) == agent.BadResult) != test.fails || (err == nil) != (report.Result.Choice != "") {
 			t.Errorf("%s: got %+v, %v", test.output, report, err)
 		}
@@ -118,7 +121,8 @@ func TestFilesOfResults(t *testing.T) {
 		if err := give(path); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
-		if info, err := os.Lstat(filepath.Join(folder, path)); err != nil || !info.Mode().IsRegular() || info.Size() != 4 {
+		info, err := os.Lstat(filepath.Join(folder, path))
+		if err != nil || !info.Mode().IsRegular() || info.Size() != 4 {
 			t.Errorf("%s: %v, %v", path, info, err)
 		}
 	}
@@ -138,7 +142,8 @@ func TestFilesOfResults(t *testing.T) {
 // workspace.
 func FuzzResult(f *testing.F) {
 	for _, seed := range []string{
-		done, blocked, `{"outcome":"done","summary":"x","choice":"yes"}`, `[]`, `null`, `{"outcome":"done","summary":"\ud800"}`,
+		done, blocked, `{"outcome":"done","summary":"x","choice":"yes"}`, `[]`, `null`,
+		`{"outcome":"done","summary":"\ud800"}`,
 		`{"outcome":"done","summary":"x","files":[{"path":"a/b","text":"c"},{"path":"a/../../b","text":"c"}]}`,
 		`{"outcome":"done","summary":"x","files":[{"path":".git/config","text":"c"}]}`,
 	} {

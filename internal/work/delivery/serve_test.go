@@ -134,7 +134,8 @@ func TestCloneOfAContinuedRepository(t *testing.T) {
 	server := httptest.NewServer(s.handler(owners{job.ID: s.token.Requester()}))
 	defer server.Close()
 	clone := t.TempDir()
-	run(t, clone, "git", "clone", strings.Replace(server.URL, "//", "//x:"+s.token.Reveal()+"@", 1)+"/git/"+string(job.ID)+".git", ".")
+	run(t, clone, "git", "clone",
+		strings.Replace(server.URL, "//", "//x:"+s.token.Reveal()+"@", 1)+"/git/"+string(job.ID)+".git", ".")
 	if got := run(t, clone, "git", "rev-parse", "HEAD"); got != delivered.Commit {
 		t.Errorf("cloned %s, delivered %s", got, delivered.Commit)
 	}
@@ -158,7 +159,8 @@ func TestPushIsRefused(t *testing.T) {
 	s := openServer(t, nil)
 	clone := t.TempDir()
 	run(t, clone, "git", "clone", s.address("x", s.token.Reveal()), ".")
-	run(t, clone, "git", "-c", "user.name=R", "-c", "user.email=r@example", "commit", "--quiet", "--allow-empty", "-m", "mine")
+	run(t, clone, "git", "-c", "user.name=R", "-c", "user.email=r@example",
+		"commit", "--quiet", "--allow-empty", "-m", "mine")
 	if said := refused(t, clone, "git", "push", "origin", "HEAD"); !strings.Contains(said, "403") {
 		t.Errorf("pushing: %s", said)
 	}
@@ -181,41 +183,58 @@ func TestRequests(t *testing.T) {
 	}{
 		{name: "no token", path: s.path() + "/info/refs?service=git-upload-pack", user: "-", want: 401},
 		{name: "a token that is none", path: s.path() + "/info/refs?service=git-upload-pack", user: "zz", want: 401},
-		{name: "another's token", path: s.path() + "/info/refs?service=git-upload-pack", user: boxoffice.NewToken().Reveal(), want: 404},
+		{name: "another's token", path: s.path() + "/info/refs?service=git-upload-pack",
+			user: boxoffice.NewToken().Reveal(), want: 404},
 		{name: "references", path: s.path() + "/info/refs?service=git-upload-pack", want: 200},
-		{name: "the id in capitals", path: "/git/" + strings.ToUpper(string(s.job.ID)) + ".git/info/refs?service=git-upload-pack", want: 200},
+		{name: "the id in capitals", want: 200,
+			path: "/git/" + strings.ToUpper(string(s.job.ID)) + ".git/info/refs?service=git-upload-pack"},
 		{name: "to push", path: s.path() + "/info/refs?service=git-receive-pack", want: 403},
 		{name: "to push, at once", method: "POST", path: s.path() + "/git-receive-pack", want: 403},
 		{name: "the dumb protocol", path: s.path() + "/info/refs", want: 403},
 		{name: "a file", path: s.path() + "/HEAD", want: 404},
 		{name: "the configuration", path: s.path() + "/config", want: 404},
 		{name: "an object", path: s.path() + "/objects/" + s.commit[:2] + "/" + s.commit[2:], want: 404},
-		{name: "a job that is unknown", path: "/git/" + string(boxoffice.NewUUID()) + ".git/info/refs?service=git-upload-pack", want: 404},
+		{name: "a job that is unknown", want: 404,
+			path: "/git/" + string(boxoffice.NewUUID()) + ".git/info/refs?service=git-upload-pack"},
 		{name: "a folder", path: "/git/..%2f..%2fetc.git/info/refs?service=git-upload-pack", want: 404},
 		{name: "an option", path: "/git/--help.git/info/refs?service=git-upload-pack", want: 404},
 		{name: "another suffix", path: "/git/" + string(s.job.ID) + "/info/refs?service=git-upload-pack", want: 404},
-		{name: "another page's script", path: s.path() + "/info/refs?service=git-upload-pack", header: map[string]string{"Origin": "https://evil.example"}, want: 403},
-		{name: "our own page's script", path: s.path() + "/info/refs?service=git-upload-pack", header: map[string]string{"Origin": "https://boxoffice.example"}, want: 200},
-		{name: "a protocol that is an option", path: s.path() + "/info/refs?service=git-upload-pack", header: map[string]string{"Git-Protocol": "--x\" y"}, want: 200},
-		{name: "nothing wanted", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload}, body: flush, want: 200},
-		{name: "packed", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload, "Content-Encoding": "gzip"}, body: pack(flush), want: 200},
-		{name: "packed, it says", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload, "Content-Encoding": "gzip"}, body: flush, want: 400},
-		{name: "packed in another way", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload, "Content-Encoding": "br"}, body: flush, want: 400},
-		{name: "a bomb", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload, "Content-Encoding": "gzip"}, body: pack(strings.Repeat("0", 64<<20)), want: 413},
-		{name: "too large", method: "POST", path: s.path() + "/git-upload-pack", header: map[string]string{"Content-Type": upload}, body: strings.Repeat("0", 3<<20), want: 413},
+		{name: "another page's script", path: s.path() + "/info/refs?service=git-upload-pack",
+			header: map[string]string{"Origin": "https://evil.example"}, want: 403},
+		{name: "our own page's script", path: s.path() + "/info/refs?service=git-upload-pack",
+			header: map[string]string{"Origin": "https://boxoffice.example"}, want: 200},
+		{name: "a protocol that is an option", path: s.path() + "/info/refs?service=git-upload-pack",
+			header: map[string]string{"Git-Protocol": "--x\" y"}, want: 200},
+		{name: "nothing wanted", method: "POST", path: s.path() + "/git-upload-pack",
+			header: map[string]string{"Content-Type": upload}, body: flush, want: 200},
+		{name: "packed", method: "POST", path: s.path() + "/git-upload-pack",
+			header: map[string]string{"Content-Type": upload, "Content-Encoding": "gzip"}, body: pack(flush),
+			want: 200},
+		{name: "packed, it says", method: "POST", path: s.path() + "/git-upload-pack",
+			header: map[string]string{"Content-Type": upload, "Content-Encoding": "gzip"}, body: flush, want: 400},
+		{name: "packed in another way", method: "POST", path: s.path() + "/git-upload-pack",
+			header: map[string]string{"Content-Type": upload, "Content-Encoding": "br"}, body: flush, want: 400},
+		{name: "a bomb", method: "POST", path: s.path() + "/git-upload-pack",
+			header: map[string]string{"Content-Type": upload, "Content-Encoding": "gzip"},
+			body:   pack(strings.Repeat("0", 64<<20)), want: 413},
+		{name: "too large", method: "POST", path: s.path() + "/git-upload-pack",
+			header: map[string]string{"Content-Type": upload}, body: strings.Repeat("0", 3<<20), want: 413},
 		{name: "of another type", method: "POST", path: s.path() + "/git-upload-pack", body: flush, want: 415},
 		{name: "another method", method: "PUT", path: s.path() + "/info/refs?service=git-upload-pack", want: 405},
 		{name: "to read what is posted to", path: s.path() + "/git-upload-pack", want: 405},
 		{name: "which methods", method: "OPTIONS", path: s.path() + "/info/refs", user: "-", want: 204},
 		{name: "which methods, to post", method: "OPTIONS", path: s.path() + "/git-upload-pack", user: "-", want: 204},
-		{name: "another page's browser asks first", method: "OPTIONS", path: s.path() + "/info/refs", user: "-", header: map[string]string{"Origin": "https://evil.example"}, want: 403},
-		{name: "references, without a body", method: "HEAD", path: s.path() + "/info/refs?service=git-upload-pack", want: 200},
+		{name: "another page's browser asks first", method: "OPTIONS", path: s.path() + "/info/refs", user: "-",
+			header: map[string]string{"Origin": "https://evil.example"}, want: 403},
+		{name: "references, without a body", method: "HEAD", path: s.path() + "/info/refs?service=git-upload-pack",
+			want: 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.method == "" {
 				test.method = http.MethodGet
 			}
-			r, err := http.NewRequestWithContext(t.Context(), test.method, s.URL+test.path, strings.NewReader(test.body))
+			r, err := http.NewRequestWithContext(t.Context(), test.method, s.URL+test.path,
+				strings.NewReader(test.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,7 +260,8 @@ func TestRequests(t *testing.T) {
 			if asks := strings.HasPrefix(answer.Header.Get("WWW-Authenticate"), "Basic "); asks != (test.want == 401) {
 				t.Errorf("WWW-Authenticate %q", answer.Header.Get("WWW-Authenticate"))
 			}
-			if allow := answer.Header.Get("Allow"); strings.Contains(allow, "OPTIONS") != (test.want == 405 || test.method == http.MethodOptions) {
+			allow, told := answer.Header.Get("Allow"), test.want == 405 || test.method == http.MethodOptions
+			if strings.Contains(allow, "OPTIONS") != told {
 				t.Errorf("Allow %q", allow)
 			}
 			if strings.Contains(string(text), s.dir) {

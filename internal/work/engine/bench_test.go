@@ -45,7 +45,7 @@ func BenchmarkRuns(b *testing.B) {
 				p := newPlace(b)
 				p.admit(func(tx work.Tx, owner work.Owner) (opened work.Opened, err error) {
 					for range jobs {
-						opened, err = work.OpenJob(b.Context(), tx, owner, "research", "look", nil, work.Brief{}, p.now())
+						opened, err = open(b.Context(), tx, owner, boxoffice.ActionJobOpen, []byte("look"), p.now())
 						if err != nil {
 							return opened, err
 						}

@@ -29,7 +29,8 @@ func TestJob(t *testing.T) {
 	if job.Delivery == nil || job.Delivery.Commit != fmt.Sprintf("%040x", 1) {
 		t.Errorf("delivery %+v", job.Delivery)
 	}
-	if node := job.Nodes[0]; len(job.Nodes) != 1 || node.State != boxoffice.NodeDone || node.Summary != "seen" || node.Attempts != 1 {
+	if node := job.Nodes[0]; len(job.Nodes) != 1 || node.State != boxoffice.NodeDone || node.Summary != "seen" ||
+		node.Attempts != 1 {
 		t.Errorf("nodes %+v", job.Nodes)
 	}
 }
@@ -61,7 +62,8 @@ func TestGraph(t *testing.T) {
 		t.Errorf("the last node came to %s", got)
 	}
 	workflow, err := p.store.Workflow(t.Context(), p.owner, opened.ID)
-	if err != nil || workflow.State != boxoffice.JobCompleted || workflow.Nodes[1].State != boxoffice.NodeDone || workflow.Nodes[1].Summary != "b(a())" {
+	if err != nil || workflow.State != boxoffice.JobCompleted || workflow.Nodes[1].State != boxoffice.NodeDone ||
+		workflow.Nodes[1].Summary != "b(a())" {
 		t.Errorf("workflow %+v, %v", workflow, err)
 	}
 }
@@ -115,7 +117,8 @@ func TestBlockedAndContinued(t *testing.T) {
 	}
 	next := p.carryOn(job.ID, "More")
 	version := p.untilJob(next.ID, boxoffice.JobCompleted)
-	if version.Project == nil || version.Project.Version != 2 || version.Project.Of != 2 || version.Nodes[1].Summary != "built on More" {
+	if version.Project == nil || version.Project.Version != 2 || version.Project.Of != 2 ||
+		version.Nodes[1].Summary != "built on More" {
 		t.Errorf("the next version %+v", version)
 	}
 }
@@ -169,7 +172,8 @@ func TestInputWhileFailing(t *testing.T) {
 			<-started
 			p.carryOn(id, "and there")
 			close(goOn)
-			if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "[and there]" || node.Attempts != 2 {
+			if node := p.untilJob(id, boxoffice.JobCompleted).Nodes[0]; node.Summary != "[and there]" ||
+				node.Attempts != 2 {
 				t.Errorf("%+v", node)
 			}
 		})

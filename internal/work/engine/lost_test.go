@@ -188,7 +188,9 @@ type lostClaim struct {
 	claims atomic.Int64
 }
 
-func (f *lostClaim) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error) {
+func (f *lostClaim) Claim(
+	ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error),
+) ([]work.Assignment, error) {
 	claimed, err := f.Store.Claim(ctx, claim, now, start)
 	if err == nil && len(claimed) > 0 && f.claims.Add(1) == 1 {
 		return nil, errAway

@@ -22,7 +22,9 @@ type failingStore struct {
 
 var errAway = errors.New("the database is away")
 
-func (f *failingStore) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error) {
+func (f *failingStore) Claim(
+	ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error),
+) ([]work.Assignment, error) {
 	if f.claims.Add(1) == 1 {
 		return nil, errAway
 	}
@@ -65,7 +67,9 @@ func (o *outage) Update(ctx context.Context, name string, change func(work.Tx) e
 	return o.Store.Update(ctx, name, change)
 }
 
-func (o *outage) Renew(ctx context.Context, holder string, runs []work.Run, until boxoffice.Timestamp) ([]work.Run, error) {
+func (o *outage) Renew(
+	ctx context.Context, holder string, runs []work.Run, until boxoffice.Timestamp,
+) ([]work.Run, error) {
 	if o.away.Load() {
 		return nil, errAway
 	}
@@ -120,7 +124,8 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 	other.away.Store(false)
 	p.until(func() bool { return other.looked.Load() > looked+1 })
 	working.away.Store(false)
-	if job := p.untilJob(id, boxoffice.JobCompleted); job.Nodes[0].Attempts != 1 || job.Nodes[0].Summary != "x" || runs.Load() != 1 {
+	if job := p.untilJob(id, boxoffice.JobCompleted); job.Nodes[0].Attempts != 1 || job.Nodes[0].Summary != "x" ||
+		runs.Load() != 1 {
 		t.Errorf("%+v after %d runs", job.Nodes, runs.Load())
 	}
 

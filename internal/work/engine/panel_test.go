@@ -35,7 +35,8 @@ func TestOracle(t *testing.T) {
 		!slices.Equal(oracle.Tally, []boxoffice.Votes{{Choice: "yes", Votes: 4}, {Choice: "no", Votes: 1}}) {
 		t.Errorf("%+v", oracle.Oracle)
 	}
-	if member := oracle.Members[0]; member.State != boxoffice.NodeFailed || member.Reason != "the agent did not answer in time" {
+	if member := oracle.Members[0]; member.State != boxoffice.NodeFailed ||
+		member.Reason != "the agent did not answer in time" {
 		t.Errorf("the first member %+v", member)
 	}
 }
@@ -46,7 +47,8 @@ func TestOracleOfFreeText(t *testing.T) {
 		options, said []string
 		want          []boxoffice.Votes
 	}{
-		"free text": {nil, []string{" Café\u00a0 Central ", "tea house", "CAFE\u0301 central", "café central", "Tea House\n"},
+		"free text": {nil,
+			[]string{" Café\u00a0 Central ", "tea house", "CAFE\u0301 central", "café central", "Tea House\n"},
 			[]boxoffice.Votes{{Choice: "Café\u00a0 Central", Votes: 3}, {Choice: "tea house", Votes: 2}}},
 		"options": {[]string{"A", "a"}, []string{"A", "a", "a", "A", "a"},
 			[]boxoffice.Votes{{Choice: "a", Votes: 3}, {Choice: "A", Votes: 2}}},
@@ -57,8 +59,10 @@ func TestOracleOfFreeText(t *testing.T) {
 			p.run(agentFunc(func(_ context.Context, task agent.Task) (agent.Result, error) {
 				return vote(test.said[task.Panel.Member])
 			}))
-			oracle := until(p, id, p.store.Oracle, func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
-			if !slices.Equal(oracle.Tally, test.want) || *oracle.Answer != (boxoffice.PanelAnswer{Choice: test.want[0].Choice, Votes: 3, Of: 5}) {
+			oracle := until(p, id, p.store.Oracle,
+				func(o work.Oracle) bool { return o.State == boxoffice.JobCompleted })
+			if !slices.Equal(oracle.Tally, test.want) ||
+				*oracle.Answer != (boxoffice.PanelAnswer{Choice: test.want[0].Choice, Votes: 3, Of: 5}) {
 				t.Errorf("%+v, %+v", oracle.Tally, oracle.Answer)
 			}
 			if member := oracle.Members[0]; member.Choice != test.said[0] {
@@ -81,7 +85,8 @@ func TestOracleWithoutItsPanel(t *testing.T) {
 	if err := oracle.Validate(); err != nil {
 		t.Error(err)
 	}
-	if want := "1 of 6 members answered"; !strings.Contains(*oracle.BlockedReason, want) || len(oracle.Members) != 6+work.MaxReplacements(6) {
+	if want := "1 of 6 members answered"; !strings.Contains(*oracle.BlockedReason, want) ||
+		len(oracle.Members) != 6+work.MaxReplacements(6) {
 		t.Errorf("%q with %d members", *oracle.BlockedReason, len(oracle.Members))
 	}
 	if len(oracle.Tally) != 1 || oracle.Answer != nil {

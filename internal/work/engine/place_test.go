@@ -120,7 +120,8 @@ func (d *fakeDeliverer) untilGone(p *place, job boxoffice.UUID) {
 func (d *fakeDeliverer) Deliver(_ context.Context, job work.Job, _ string) (boxoffice.Delivery, error) {
 	at := boxoffice.At(time.Now())
 	return boxoffice.Delivery{
-		RepoURL: "https://example.com/git/" + string(job.ID) + ".git", Commit: fmt.Sprintf("%040x", d.count.Add(1)), DeliveredAt: &at,
+		RepoURL: "https://example.com/git/" + string(job.ID) + ".git", Commit: fmt.Sprintf("%040x", d.count.Add(1)),
+		DeliveredAt: &at,
 	}, nil
 }
 
@@ -157,7 +158,9 @@ func (p *place) run(runner agent.Runner, change ...func(*config)) (stop func()) 
 }
 
 // open opens what schedules repeat: their input is an objective, or a question.
-func open(ctx context.Context, tx work.Tx, owner work.Owner, action string, input []byte, now boxoffice.Timestamp) (work.Opened, error) {
+func open(
+	ctx context.Context, tx work.Tx, owner work.Owner, action string, input []byte, now boxoffice.Timestamp,
+) (work.Opened, error) {
 	if action == boxoffice.ActionOracleRequest {
 		return work.OpenOracle(ctx, tx, owner, boxoffice.Oracle{Question: string(input), PanelSize: 5}, now)
 	}
@@ -167,10 +170,11 @@ func open(ctx context.Context, tx work.Tx, owner work.Owner, action string, inpu
 // admit saves an order that opened something.
 func (p *place) admit(open func(work.Tx, work.Owner) (work.Opened, error)) (opened work.Opened) {
 	p.t.Helper()
-	p.owner = storetest.Admit(p.t, p.store, p.orders.Add(1), func(tx work.Tx, owner work.Owner) (_ work.Opened, err error) {
-		opened, err = open(tx, owner)
-		return opened, err
-	})
+	p.owner = storetest.Admit(p.t, p.store, p.orders.Add(1),
+		func(tx work.Tx, owner work.Owner) (_ work.Opened, err error) {
+			opened, err = open(tx, owner)
+			return opened, err
+		})
 	return opened
 }
 
@@ -214,7 +218,8 @@ func (p *place) openWorkflow(shape string, nodes ...boxoffice.WorkflowNode) work
 func (p *place) openOracle(size int, options ...string) boxoffice.UUID {
 	p.t.Helper()
 	return p.admit(func(tx work.Tx, owner work.Owner) (work.Opened, error) {
-		return work.OpenOracle(p.t.Context(), tx, owner, boxoffice.Oracle{Question: "Is it?", PanelSize: size, Options: options}, p.now())
+		return work.OpenOracle(p.t.Context(), tx, owner,
+			boxoffice.Oracle{Question: "Is it?", PanelSize: size, Options: options}, p.now())
 	}).ID
 }
 
@@ -241,7 +246,10 @@ func (p *place) until(is func() bool) {
 }
 
 // until reads a record until it is as it should be.
-func until[T any](p *place, id boxoffice.UUID, read func(context.Context, boxoffice.Requester, boxoffice.UUID) (T, error), is func(T) bool) T {
+func until[T any](
+	p *place, id boxoffice.UUID, read func(context.Context, boxoffice.Requester, boxoffice.UUID) (T, error),
+	is func(T) bool,
+) T {
 	p.t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()

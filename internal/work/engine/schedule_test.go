@@ -130,7 +130,9 @@ func TestSchedulesThatFail(t *testing.T) {
 	})
 	id := p.createSchedule(1, boxoffice.MissedSkip, boxoffice.ActionJobOpen)
 	p.run(nil, alone, func(c *config) {
-		c.Open = func(ctx context.Context, tx work.Tx, owner work.Owner, action string, input []byte, now boxoffice.Timestamp) (work.Opened, error) {
+		c.Open = func(
+			ctx context.Context, tx work.Tx, owner work.Owner, action string, input []byte, now boxoffice.Timestamp,
+		) (work.Opened, error) {
 			if string(input) == `"broken"` {
 				return work.Opened{}, errors.New("it cannot be opened")
 			}

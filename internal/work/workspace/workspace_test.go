@@ -24,7 +24,8 @@ func open(t *testing.T, dir string, stale time.Time) *workspace.Folders {
 
 func TestIsGitName(t *testing.T) {
 	for _, name := range []string{
-		".git", ".GIT", ".Git", "git~1", "GIT~1", ".git.", ".git ", ".git. .", ".git::$INDEX_ALLOCATION", ".g\u200cit", "\ufeff.git",
+		".git", ".GIT", ".Git", "git~1", "GIT~1", ".git.", ".git ", ".git. .", ".git::$INDEX_ALLOCATION", ".g\u200cit",
+		"\ufeff.git",
 		".gi\u202et", "\u206a.git", ".git:x",
 	} {
 		if !workspace.IsGitName(name) {
@@ -81,7 +82,8 @@ func TestRemoval(t *testing.T) {
 	job := boxoffice.NewUUID()
 	inner := filepath.Join(folders.Path(job), "a", "b")
 	for _, err := range []error{
-		os.MkdirAll(inner, 0o700), os.Chmod(filepath.Dir(inner), 0), os.Chmod(folders.Path(job), 0), folders.Discard(job), folders.Discard(job),
+		os.MkdirAll(inner, 0o700), os.Chmod(filepath.Dir(inner), 0), os.Chmod(folders.Path(job), 0),
+		folders.Discard(job), folders.Discard(job),
 	} {
 		if err != nil {
 			t.Error(err)
