@@ -2,13 +2,11 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
-	"github.com/ethereum/go-ethereum/rpc"
+	"boxoffice/internal/payment/evm"
 )
 
 // launchChains checks regularly whether the RPC nodes of the chains on which launches
@@ -20,7 +18,7 @@ type launchChains struct {
 	log   *slog.Logger
 
 	mu   sync.RWMutex
-	live map[uint64]bool
+	live map[uint64]bool // of the chains that were checked
 }
 
 // How often a launch chain is checked, and how long its RPC node may take to answer.
@@ -69,41 +67,21 @@ func (l *launchChains) run(ctx context.Context) {
 
 func (l *launchChains) check(ctx context.Context) {
 	var checks sync.WaitGroup
-	found := make(map[uint64]bool, len(l.nodes))
-	var mu sync.Mutex
 	for chainID, node := range l.nodes {
 		checks.Go(func() {
-			err := checkNode(ctx, chainID, node)
-			if err != nil && l.Live(chainID) && ctx.Err() == nil {
-				l.log.WarnContext(ctx, "the RPC node of a launch chain does not answer: launches on it are not sold",
+			err := evm.CheckChainID(ctx, node, launchCheckTimeout, chainID)
+			if ctx.Err() != nil {
+				return
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			before, checked := l.live[chainID]
+			l.live[chainID] = err == nil
+			if err != nil && (before || !checked) {
+				l.log.WarnContext(ctx, "launches on a chain are not sold: its RPC node does not answer as it should",
 					"chain", chainID, "err", err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			found[chainID] = err == nil
 		})
 	}
 	checks.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.Copy(l.live, found)
-}
-
-// checkNode returns an error unless the RPC node answers and is of the chain.
-func checkNode(ctx context.Context, chainID uint64, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, launchCheckTimeout)
-	defer cancel()
-	client, err := rpc.DialContext(ctx, node)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	var got string
-	if err := client.CallContext(ctx, &got, "eth_chainId"); err != nil {
-		return err
-	}
-	if want := fmt.Sprintf("0x%x", chainID); got != want {
-		return fmt.Errorf("the RPC node is of chain %s, not %s", got, want)
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 // Launches on a chain are sold while its RPC node answers and is of that chain.
 func TestLaunchChainsAreChecked(t *testing.T) {
+	const key = "key-of-the-rpc-node"
 	var said atomic.Value
 	said.Store("0x7a69")
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +34,9 @@ func TestLaunchChainsAreChecked(t *testing.T) {
 		chains := o.Launches.Chains
 		chains[0].RPCURL = node.URL
 		o.Launches.Chains = append(chains,
-			server.LaunchChainConfig{ChainID: 1, Name: "Another", Kinds: []string{"evm_project"}, RPCURL: "http://127.0.0.1:1"})
+			server.LaunchChainConfig{
+				ChainID: 1, Name: "Another", Kinds: []string{"evm_project"}, RPCURL: "http://127.0.0.1:1/" + key,
+			})
 	})
 	buyer := w.Client(w.NewPayer())
 	sold := func() (ids []uint64) {
@@ -56,6 +60,12 @@ func TestLaunchChainsAreChecked(t *testing.T) {
 	}
 	if ids := sold(); len(ids) != 1 || ids[0] != 31337 {
 		t.Errorf("launches are sold on %v", ids)
+	}
+	for !strings.Contains(w.Log.String(), "launches on a chain are not sold") {
+		<-again.C
+	}
+	if strings.Contains(w.Log.String(), key) {
+		t.Error("the key of an RPC node is in the log")
 	}
 	said.Store("0x1")
 	w.Restart()

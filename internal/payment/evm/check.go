@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"boxoffice/internal/payment"
@@ -34,6 +35,22 @@ type Token struct {
 	Name     string // of its EIP-712 domain, or name(); empty if it has none
 	Version  string // of its EIP-712 domain, or version(); empty if it has none
 	Symbol   string // empty if it has none
+}
+
+// CheckChainID returns an error unless an RPC node answers in time and is of a chain. The
+// error holds no secret of the node's URL.
+func CheckChainID(ctx context.Context, rpcURL string, timeout time.Duration, chainID uint64) error {
+	c := &Chain{cfg: Config{RPCURL: rpcURL, RequestTimeout: timeout}, secrets: newRedactor(rpcURL)}
+	defer c.Close()
+	var got hexutil.Uint64
+	const op = "read the chain id"
+	if err := c.request(ctx, op, rpc.BatchElem{Method: "eth_chainId", Result: &got}); err != nil {
+		return err
+	}
+	if uint64(got) != chainID {
+		return c.fail(op, fmt.Errorf("%w: the node is of chain %d, not %d", ErrWrongChain, got, chainID))
+	}
+	return nil
 }
 
 // Check fails unless the node serves the configured chain and the token, Permit2
