@@ -63,7 +63,8 @@ func Document(o Options) ([]byte, error) {
 	}
 	schemas := addMapping(components, "schemas")
 	err := cmp.Or(
-		extend(schemas, orderSchemas), extend(schemas, workSchemas), extend(addMapping(components, "examples"), purchase),
+		extend(schemas, orderSchemas), extend(schemas, workSchemas),
+		extend(addMapping(components, "examples"), purchase),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("schemas.yaml, work.yaml, examples.yaml: %w", err)

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -44,7 +43,7 @@ func extend(mapping *yaml.Node, part []byte) error {
 
 // extendWith adds members to a mapping. They are written as JSON, which is YAML too.
 func extendWith(mapping *yaml.Node, members map[string]any) error {
-	document, err := marshal(members)
+	document, err := json.Marshal(members)
 	if err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func extendWith(mapping *yaml.Node, members map[string]any) error {
 
 // replace replaces node by v.
 func replace(node *yaml.Node, v any) error {
-	text, err := marshal(v)
+	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
@@ -63,14 +62,6 @@ func replace(node *yaml.Node, v any) error {
 	}
 	*node = *document.Content[0]
 	return nil
-}
-
-func marshal(v any) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return text.Bytes(), err
 }
 
 // write encodes a YAML node as JSON and keeps the order of its members.

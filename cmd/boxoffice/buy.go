@@ -191,7 +191,7 @@ type payCmd struct {
 
 // Run pays for an order.
 func (cmd *payCmd) Run(ctx context.Context, s *Settings, std *streams) error {
-	id, err := orderID(cmd.ID)
+	id, err := parseID(cmd.ID)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ type cancelCmd struct {
 }
 
 func (cmd *cancelCmd) Run(ctx context.Context, s *Settings, std *streams) error {
-	id, err := orderID(cmd.ID)
+	id, err := parseID(cmd.ID)
 	if err != nil {
 		return err
 	}

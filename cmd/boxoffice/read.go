@@ -65,7 +65,7 @@ func limits(l boxoffice.ActionLimits) string {
 	return strings.Join(list, "; ")
 }
 
-func orderID(text string) (boxoffice.UUID, error) {
+func parseID(text string) (boxoffice.UUID, error) {
 	id, err := boxoffice.ParseUUID(text)
 	if err != nil {
 		return "", usage("%q %w", text, err)
@@ -81,7 +81,7 @@ type orderCmd struct {
 
 // Run shows an order as it is, or with --watch when it is not pending any more.
 func (cmd *orderCmd) Run(ctx context.Context, s *Settings, std *streams) error {
-	id, err := orderID(cmd.ID)
+	id, err := parseID(cmd.ID)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func show[T any](
 	ctx context.Context, s *Settings, std *streams, text string,
 	get func(*client.Client, context.Context, boxoffice.UUID) (T, error), human func(*page, *T),
 ) error {
-	id, err := orderID(text)
+	id, err := parseID(text)
 	if err != nil {
 		return err
 	}

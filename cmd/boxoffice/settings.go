@@ -48,9 +48,8 @@ const (
 
 // connect returns a client of the service with what the command needs.
 func (s *Settings) connect(ctx context.Context, std *streams, needs int) (*client.Client, error) {
-	base, err := url.Parse(s.URL)
-	if err != nil || base.Host == "" {
-		return nil, usage("--url %q is not an address such as https://boxoffice.example", s.URL)
+	if _, err := s.host(); err != nil {
+		return nil, err
 	}
 	cfg := client.Config{
 		BaseURL: s.URL,
@@ -67,6 +66,7 @@ func (s *Settings) connect(ctx context.Context, std *streams, needs int) (*clien
 		cfg.Token = token.secret
 	}
 	if needs&needsWallet != 0 {
+		var err error
 		if cfg.Signer, err = s.wallet(std); err != nil {
 			return nil, err
 		}
@@ -140,19 +140,28 @@ func (s *Settings) token(std *streams, create bool) (requestToken, error) {
 	return requestToken{secret, path, true}, nil
 }
 
+// host returns the host, and the port if there is one, in the address of the service.
+func (s *Settings) host() (string, error) {
+	base, err := url.Parse(s.URL)
+	if err != nil || base.Host == "" {
+		return "", usage("--url %q is not an address such as https://boxoffice.example", s.URL)
+	}
+	return base.Host, nil
+}
+
 func (s *Settings) tokenPath() (string, error) {
 	if s.TokenFile != "" {
 		return s.TokenFile, nil
 	}
-	base, err := url.Parse(s.URL)
-	if err != nil || base.Host == "" {
-		return "", usage("--url %q is not an address such as https://boxoffice.example", s.URL)
+	host, err := s.host()
+	if err != nil {
+		return "", err
 	}
 	config, err := configDir()
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(config, "tokens", strings.NewReplacer(":", "_", "[", "", "]", "").Replace(base.Host)), nil
+	return filepath.Join(config, "tokens", strings.NewReplacer(":", "_", "[", "", "]", "").Replace(host)), nil
 }
 
 func readToken(path string) (boxoffice.Token, error) {

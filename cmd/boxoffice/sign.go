@@ -18,7 +18,7 @@ type signCmd struct {
 // Run signs a payment for an order and prints it as a configuration file for curl,
 // or as JSON. It does not send it.
 func (cmd *signCmd) Run(ctx context.Context, s *Settings, std *streams) error {
-	id, err := orderID(cmd.ID)
+	id, err := parseID(cmd.ID)
 	if err != nil {
 		return err
 	}

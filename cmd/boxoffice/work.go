@@ -25,7 +25,7 @@ func (cmd *jobCmd) Run(ctx context.Context, s *Settings, std *streams) error {
 	if !cmd.Watch {
 		return show(ctx, s, std, cmd.ID, (*client.Client).Job, (*page).job)
 	}
-	id, err := orderID(cmd.ID)
+	id, err := parseID(cmd.ID)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ type cloneCmd struct {
 // Run clones the repository that a job delivered. The request token goes to git
 // in its environment, where other users do not see it, and git does not save it.
 func (cmd *cloneCmd) Run(ctx context.Context, s *Settings, std *streams) error {
-	id, err := orderID(cmd.ID)
+	id, err := parseID(cmd.ID)
 	if err != nil {
 		return err
 	}

@@ -41,10 +41,11 @@ func buy(ctx context.Context, progress io.Writer, config server.Config, chain *d
 			quote := challenge.Quote
 			report("quoted", "%s for %s %s, quote %s", quote.Action,
 				boxoffice.FormatUnits(quote.Payment.Amount, quote.Payment.Decimals), config.Payment.Symbol, quote.ID)
-			report("challenge", "402 Payment Required: %s on %s to %s", challenge.Accepts[0].Scheme, quote.Payment.Network,
-				quote.Payment.PayTo)
+			report("challenge", "402 Payment Required: %s on %s to %s",
+				challenge.Accepts[0].Scheme, quote.Payment.Network, quote.Payment.PayTo)
 			report("inspected", "prepared input %s", challenge.Input)
-			report("signing", "the Permit2 payment and the approval of this quote, as %s", devchain.DevAccounts()[1].Address)
+			report("signing", "the Permit2 payment and the approval of this quote, as %s",
+				devchain.DevAccounts()[1].Address)
 			return nil
 		},
 	})
@@ -64,19 +65,20 @@ func buy(ctx context.Context, progress io.Writer, config server.Config, chain *d
 }
 
 // follow prints the states of the job until it is delivered, and how to clone the result.
-func follow(ctx context.Context, report reporter, buyer *client.Client, id boxoffice.UUID,
-	token boxoffice.Token) error {
+func follow(
+	ctx context.Context, report reporter, buyer *client.Client, id boxoffice.UUID, token boxoffice.Token,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	var job boxoffice.Job
-	for now, err := range buyer.WatchJob(ctx, id) {
+	for current, err := range buyer.WatchJob(ctx, id) {
 		if err != nil {
 			return fmt.Errorf("the job: %w", err)
 		}
-		if now.State != job.State {
-			report("job", "is %s", now.State)
+		if current.State != job.State {
+			report("job", "is %s", current.State)
 		}
-		job = now
+		job = current
 	}
 	switch {
 	case job.State != boxoffice.JobCompleted:

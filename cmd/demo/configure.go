@@ -53,8 +53,8 @@ func configure(o options, chain *devchain.Chain, agent string) (net.Listener, se
 			ChainID: config.Chain.ID, Name: "Development chain", Testnet: true,
 			Kinds: []string{"custom_token", "univ4_hook", "evm_contracts", "evm_project"},
 			Pairings: []server.PairingConfig{{
-				PairWith: "native", Currency: "0x0000000000000000000000000000000000000000", Symbol: "ETH", Name: "Ether",
-				Decimals: 18, Kinds: []string{"custom_token", "univ4_hook"},
+				PairWith: "native", Currency: "0x0000000000000000000000000000000000000000",
+				Symbol: "ETH", Name: "Ether", Decimals: 18, Kinds: []string{"custom_token", "univ4_hook"},
 			}},
 		}},
 	}

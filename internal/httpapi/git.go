@@ -20,7 +20,8 @@ func (h *handler) git(x *exchange, r *http.Request) (response, error) {
 	}
 	token, err := gitToken(r)
 	if err != nil {
-		x.Header().Set("WWW-Authenticate", `Basic realm="boxoffice: the request token is the password", charset="UTF-8"`)
+		x.Header().Set("WWW-Authenticate",
+			`Basic realm="boxoffice: the request token is the password", charset="UTF-8"`)
 		return response{}, &boxoffice.Problem{Code: boxoffice.InvalidRequestToken,
 			Detail: "the password must be the request token: 64 hex characters"}
 	}

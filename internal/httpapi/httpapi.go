@@ -27,8 +27,8 @@ import (
 // Flow quotes, sells and reads orders. Every error is, or wraps, a
 // *boxoffice.Problem; any other is a fault of the service and becomes a 500.
 type Flow interface {
-	Quote(ctx context.Context, requester boxoffice.Requester,
-		request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error)
+	Quote(ctx context.Context, requester boxoffice.Requester, request boxoffice.QuoteRequest) (
+		boxoffice.QuoteResponse, error)
 	Challenge(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (order.SubmitResult, error)
 	Pay(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID, payment *x402.Payment,
 		approval boxoffice.Signature) (boxoffice.Status, error)
@@ -93,12 +93,12 @@ func New(config Config) http.Handler {
 		routes["/git/{repo}/info/refs"] = methods{http.MethodGet: h.git}
 		routes["/git/{repo}/git-upload-pack"] = methods{http.MethodPost: h.git}
 		routes["/git/{repo}/git-receive-pack"] = methods{http.MethodPost: h.git}
+		h.mux.HandleFunc(gitPrefix, func(w http.ResponseWriter, r *http.Request) {
+			w.(*exchange).refuse(r, errNoRepository)
+		})
 	}
 	for path, methods := range routes {
 		h.mux.HandleFunc(path, h.route(methods))
-	}
-	if config.Git != nil {
-		h.mux.HandleFunc(gitPrefix, func(w http.ResponseWriter, r *http.Request) { w.(*exchange).refuse(r, errNoRepository) })
 	}
 	if config.Callbacks != nil {
 		h.mux.Handle("/callbacks/{id}", config.Callbacks)

@@ -177,5 +177,7 @@ func storeError(err error, notFound *boxoffice.Problem) error {
 	if _, ok := errors.AsType[*boxoffice.Problem](err); ok {
 		return err
 	}
-	return &boxoffice.Problem{Code: boxoffice.TemporarilyUnavailable, Detail: "the database does not answer", Cause: err}
+	return &boxoffice.Problem{
+		Code: boxoffice.TemporarilyUnavailable, Detail: "the database does not answer", Cause: err,
+	}
 }

@@ -32,12 +32,12 @@ func (s *Server) capabilities(catalog *action.Catalog) boxoffice.Capabilities {
 			X402Version: x402.Version, Scheme: x402.SchemeExact, AssetTransferMethod: x402.MethodPermit2,
 			Network: x402.Network(s.Chain.ID),
 			Asset: boxoffice.Asset{
-				Address: s.Payment.Asset, Symbol: s.Payment.Symbol, Name: s.Payment.Name, Version: s.Payment.Version,
-				Decimals: s.Payment.Decimals,
+				Address: s.Payment.Asset, Symbol: s.Payment.Symbol, Decimals: s.Payment.Decimals,
+				Name: s.Payment.Name, Version: s.Payment.Version,
 			},
 			PayTo: s.Payment.PayTo, Permit2: x402.Permit2, Proxy: x402.ExactProxy,
-			MaxTimeoutSeconds: int64(s.flow.MaxTimeout.Seconds()), ContractWallets: s.chain != nil, ServiceName: s.ServiceName,
-			QuoteApproval: boxoffice.NewQuoteApprovalTemplate(s.ServiceName, s.Chain.ID),
+			MaxTimeoutSeconds: int64(s.flow.MaxTimeout.Seconds()), ContractWallets: s.chain != nil,
+			ServiceName: s.ServiceName, QuoteApproval: boxoffice.NewQuoteApprovalTemplate(s.ServiceName, s.Chain.ID),
 		},
 	}
 }
@@ -48,8 +48,10 @@ func (l *LaunchesConfig) terms() *boxoffice.Launches {
 	}
 	launches := &boxoffice.Launches{DefaultChainID: l.DefaultChainID}
 	for _, chain := range l.Chains {
-		listed := boxoffice.LaunchChain{ChainID: chain.ChainID, Name: chain.Name, Testnet: chain.Testnet, Kinds: chain.Kinds,
-			Pairings: []boxoffice.Pairing{}}
+		listed := boxoffice.LaunchChain{
+			ChainID: chain.ChainID, Name: chain.Name, Testnet: chain.Testnet, Kinds: chain.Kinds,
+			Pairings: []boxoffice.Pairing{},
+		}
 		for _, pairing := range chain.Pairings {
 			listed.Pairings = append(listed.Pairings, boxoffice.Pairing(pairing))
 		}

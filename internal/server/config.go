@@ -151,8 +151,9 @@ func Default() Config {
 		Payment:        PaymentConfig{Version: "1", Decimals: 18, MaxTimeout: seconds(300)},
 		Settlement: SettlementConfig{
 			Via: ViaKey, Facilitator: RemoteConfig{Timeout: seconds(60), MaxInFlight: 50, Retry: seconds(1)},
-			Gather: seconds(.025), Poll: seconds(.5), MaxBatch: 50, MaxInFlight: 8, MaxTries: 3, BumpAfter: seconds(30),
-			Lease: seconds(5), Recheck: seconds(15), MaxFeePerGas: 500e9, GasPerSettle: 250_000, MaxTxGas: params.MaxTxGas,
+			Gather: seconds(.025), Poll: seconds(.5), BumpAfter: seconds(30), Lease: seconds(5), Recheck: seconds(15),
+			MaxBatch: 50, MaxInFlight: 8, MaxTries: 3,
+			MaxFeePerGas: 500e9, GasPerSettle: 250_000, MaxTxGas: params.MaxTxGas,
 		},
 		Limits: LimitsConfig{
 			PerToken:   RateConfig{PerSecond: 10, Burst: 40},
@@ -168,7 +169,8 @@ func Default() Config {
 			Scheduling: seconds(5),
 		},
 		Delivery: DeliveryConfig{
-			AllowedHosts: []string{}, Credentials: map[string]CredentialConfig{}, PullRequest: []string{}, Env: []string{},
+			AllowedHosts: []string{}, Credentials: map[string]CredentialConfig{},
+			PullRequest: []string{}, Env: []string{},
 			Author: "Boxoffice <boxoffice@localhost>", Timeout: seconds(120),
 		},
 		Log: LogConfig{Level: "info", Format: "text"},

@@ -17,7 +17,8 @@ func (c Config) SettlementKey() (*ecdsa.PrivateKey, error) {
 	if c.Settlement.Keystore == "" {
 		secret := os.Getenv("BOXOFFICE_SETTLEMENT_KEY")
 		if secret == "" {
-			return nil, errors.New("the settlement key is missing: set BOXOFFICE_SETTLEMENT_KEY, or settlement.keystore")
+			return nil, errors.New(
+				"the settlement key is missing: set BOXOFFICE_SETTLEMENT_KEY, or settlement.keystore")
 		}
 		key, err := crypto.HexToECDSA(strings.TrimPrefix(secret, "0x"))
 		if err != nil {

@@ -143,9 +143,8 @@ func Sample() ([]byte, error) {
 		return nil, err
 	}
 	local := DefaultAgent()
-	local.Command, local.Env, local.Writable = []string{"/usr/local/bin/agent"}, []string{"AGENT_KEY"},
-		[]string{"/var/cache/agent"}
-	local.MaxMemory, local.Confined = 4<<30, true
+	local.Command, local.Env = []string{"/usr/local/bin/agent"}, []string{"AGENT_KEY"}
+	local.Writable, local.MaxMemory, local.Confined = []string{"/var/cache/agent"}, 4<<30, true
 	config.Agents = map[string]AgentConfig{
 		"default": local,
 		"audit":   {URL: "https://agents.example/audit", SecretEnv: "AUDIT_SECRET", Callback: true},
@@ -154,7 +153,8 @@ func Sample() ([]byte, error) {
 	config.Launches = &LaunchesConfig{DefaultChainID: 1, Chains: []LaunchChainConfig{{
 		ChainID: 1, Name: "Ethereum", RPCURL: "https://node.example", Kinds: kinds,
 		Pairings: []PairingConfig{{
-			PairWith: "native", Currency: common.Address{}.Hex(), Symbol: "ETH", Name: "Ether", Decimals: 18, Kinds: kinds,
+			PairWith: "native", Currency: common.Address{}.Hex(),
+			Symbol: "ETH", Name: "Ether", Decimals: 18, Kinds: kinds,
 		}},
 	}}}
 	all, err := config.Marshal()

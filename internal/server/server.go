@@ -147,9 +147,9 @@ func (s *Server) openHTTP(catalog *action.Catalog) error {
 		Flow: s.flow, Work: s.store, Git: s.work.git, Callbacks: s.work.callbacks,
 		BaseURL: s.BaseURL, Document: document,
 		Capabilities: func(context.Context) boxoffice.Capabilities {
-			now := capabilities
-			now.Launches = catalog.Launches()
-			return now
+			current := capabilities
+			current.Launches = catalog.Launches()
+			return current
 		},
 		PerToken:       ratelimit.Rate(s.Limits.PerToken),
 		PerAddress:     ratelimit.Rate(s.Limits.PerAddress),
@@ -188,8 +188,8 @@ func (s *Server) OperatorAddr() string {
 // Run serves until ctx ends, then lets open requests finish within ShutdownGrace. It
 // fails if the chain is not the configured one.
 func (s *Server) Run(ctx context.Context) error {
-	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWork()
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
 	var running sync.WaitGroup
 	failed := make(chan error, 4)
 	requesters := newHTTPServer(s.handler)
@@ -199,20 +199,20 @@ func (s *Server) Run(ctx context.Context) error {
 		running.Go(func() { failed <- serve(operator, s.operator) })
 	}
 	if s.flow != nil {
-		running.Go(func() { s.flow.Run(work) })
-		running.Go(func() { s.launches.run(work) })
+		running.Go(func() { s.flow.Run(loops) })
+		running.Go(func() { s.launches.run(loops) })
 		running.Go(func() {
-			if err := s.work.run(work); err != nil {
+			if err := s.work.run(loops); err != nil {
 				failed <- err
 			}
 		})
 	}
 	running.Go(func() {
-		if err := s.waitForChain(work); err != nil {
+		if err := s.waitForChain(loops); err != nil {
 			failed <- err
 			return
 		}
-		s.settler.Run(work)
+		s.settler.Run(loops)
 	})
 	s.Log.InfoContext(ctx, "serving", "baseUrl", s.BaseURL, "listen", s.Addr(), "operator", s.OperatorAddr(),
 		"chain", s.Chain.ID)
@@ -225,7 +225,7 @@ func (s *Server) Run(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(s.ShutdownGrace))
 	defer cancel()
 	err = errors.Join(err, requesters.Shutdown(grace), operator.Shutdown(grace))
-	stopWork()
+	stopLoops()
 	running.Wait()
 	return err
 }

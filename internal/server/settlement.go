@@ -66,9 +66,9 @@ func (s *Server) dialChain(ctx context.Context, asset common.Address) (err error
 	}
 	s.chain, err = evm.Dial(ctx, evm.Config{
 		RPCURL: s.Chain.RPCURL, ChainID: s.Chain.ID, Asset: asset, Multicall3: s.Chain.Multicall3,
-		RequestTimeout: time.Duration(s.Chain.Timeout), GasPerSettle: s.Settlement.GasPerSettle,
-		MaxTxGas: s.Settlement.MaxTxGas,
-		MaxFee:   x402.NewUint256(s.Settlement.MaxFeePerGas), Now: s.Now,
+		RequestTimeout: time.Duration(s.Chain.Timeout), Now: s.Now,
+		GasPerSettle: s.Settlement.GasPerSettle, MaxTxGas: s.Settlement.MaxTxGas,
+		MaxFee: x402.NewUint256(s.Settlement.MaxFeePerGas),
 	})
 	return err
 }
@@ -111,15 +111,15 @@ func (s *Server) openSettlement(decided func()) {
 	}
 	rounds := payment.LoopConfig{
 		Leases: s.store, Holder: string(boxoffice.NewUUID()), LeaseFor: time.Duration(s.Settlement.Lease),
-		PollEvery: time.Duration(s.Settlement.Poll), RecheckEvery: time.Duration(s.Settlement.Recheck), Now: s.Now,
-		Log: s.Log,
+		PollEvery: time.Duration(s.Settlement.Poll), RecheckEvery: time.Duration(s.Settlement.Recheck),
+		Now: s.Now, Log: s.Log,
 	}
 	if s.Settlement.Via == ViaFacilitator {
 		s.settler = remote.NewSettler(remote.SettlerConfig{
 			ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Decisions: decisions, Exposures: s.store,
-			Decider:     decider,
-			MaxInFlight: s.Settlement.Facilitator.MaxInFlight, RetryEvery: time.Duration(s.Settlement.Facilitator.Retry),
-			Rounds: rounds,
+			Decider: decider, Rounds: rounds,
+			MaxInFlight: s.Settlement.Facilitator.MaxInFlight,
+			RetryEvery:  time.Duration(s.Settlement.Facilitator.Retry),
 		})
 		return
 	}

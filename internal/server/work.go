@@ -53,8 +53,8 @@ func openWork(o Options, store *sqlite.Store) (*works, error) {
 	w.engine = engine.New(engine.Config{
 		Store: store, Upkeep: store, Deliverer: deliverer, Open: order.Open, Agents: runners,
 		Concurrency: o.Work.Concurrency, MaxFailures: o.Work.MaxFailures, Backoff: time.Duration(o.Work.Backoff),
-		Lease: time.Duration(o.Work.Lease), Heartbeat: heartbeat, Poll: time.Duration(o.Work.Poll), Scheduling: time.Duration(o.Work.Scheduling),
-		Now: o.Now, Log: o.Log,
+		Lease: time.Duration(o.Work.Lease), Heartbeat: heartbeat, Poll: time.Duration(o.Work.Poll),
+		Scheduling: time.Duration(o.Work.Scheduling), Now: o.Now, Log: o.Log,
 	})
 	return w, nil
 }
@@ -69,7 +69,8 @@ func openGit(o Options) (*delivery.Git, error) {
 	for host, credential := range o.Delivery.Credentials {
 		password := os.Getenv(credential.PasswordEnv)
 		if password == "" {
-			return nil, fmt.Errorf("delivery.credentials.%s: %s is not set in the environment", host, credential.PasswordEnv)
+			return nil, fmt.Errorf("delivery.credentials.%s: %s is not set in the environment",
+				host, credential.PasswordEnv)
 		}
 		config.Credentials[host] = delivery.Credential{Username: credential.Username, Password: password}
 	}
