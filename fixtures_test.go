@@ -68,7 +68,7 @@ func somePolicy() boxoffice.Policy {
 func someQuote() boxoffice.Quote {
 	return boxoffice.Quote{
 		V: 1, ID: someID, Action: "job.open", PolicyVersion: "job-1", InputHash: hashOf(someInputHash),
-		IssuedAt: 1795168800, ExpiresAt: 1795169400, Payment: somePayment(), Terms: boxoffice.AdmissionTerms,
+		IssuedAt: 1795168800, ExpiresAt: 1795169400, Payment: somePayment(), Terms: boxoffice.AdmissionTerms(),
 		QuoteHash: hashOf(quoteHash),
 	}
 }

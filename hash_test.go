@@ -83,7 +83,7 @@ func anyQuote(t *rapid.T) boxoffice.Quote {
 			PayTo:    address.Draw(t, "payTo"),
 			Decimals: rapid.IntRange(0, 255).Draw(t, "decimals"),
 		},
-		Terms: boxoffice.AdmissionTerms,
+		Terms: boxoffice.AdmissionTerms(),
 	}
 	if rapid.Bool().Draw(t, "has runs") {
 		unit := x402.NewUint256(rapid.Uint64().Draw(t, "unitAmount"))

@@ -119,13 +119,13 @@ type Terms struct {
 	ResultGuaranteed bool   `json:"resultGuaranteed"`
 }
 
-// AdmissionTerms is the only Terms there is.
-var AdmissionTerms = Terms{Purchase: "action-admission", ResultGuaranteed: false}
+// AdmissionTerms returns the only Terms there is.
+func AdmissionTerms() Terms { return Terms{Purchase: "action-admission"} }
 
 // Validate checks the constants of docs/protocol.md §2.4.
 func (t Terms) Validate() error {
 	return cmp.Or(
-		oneOf("/purchase", t.Purchase, AdmissionTerms.Purchase),
+		oneOf("/purchase", t.Purchase, AdmissionTerms().Purchase),
 		rule(!t.ResultGuaranteed, "/resultGuaranteed", "must be false"),
 	)
 }

@@ -187,7 +187,7 @@ func (s *service) newOrder(request boxoffice.QuoteRequest) boxoffice.Order {
 				PayTo:    payTo,
 				Decimals: 6,
 			},
-			Terms: boxoffice.AdmissionTerms,
+			Terms: boxoffice.AdmissionTerms(),
 		},
 	}}
 	order := &response.Order

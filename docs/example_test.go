@@ -270,9 +270,9 @@ func (p *purchase) showApproval() string {
 
 func (p *purchase) showSubmit() string {
 	paid := *p.admitted.Payment
-	response, err := x402.EncodeHeader(x402.SettleResponse{
-		Success: true, Payer: &paid.Payer, Transaction: paid.TransactionHash.Hex(), Network: paid.Network,
-		Amount: &paid.Amount,
+	response, err := x402.EncodeHeader(x402.Settlement{
+		Success: true, Payer: hexutil.Encode(paid.Payer[:]), Transaction: paid.TransactionHash.Hex(),
+		Network: paid.Network, Amount: paid.Amount.String(),
 	})
 	if err != nil {
 		p.t.Fatal(err)

@@ -26,7 +26,7 @@ type Verification struct {
 	Payer          string `json:"payer,omitempty"` // an address, or empty
 }
 
-// Settlement is the response of /settle.
+// Settlement is the response of /settle, and what the PAYMENT-RESPONSE header carries.
 type Settlement struct {
 	Success      bool   `json:"success"`
 	ErrorReason  Reason `json:"errorReason,omitempty"`

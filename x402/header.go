@@ -31,8 +31,8 @@ func DecodeRequired(header string) (*PaymentRequired, error) {
 }
 
 // DecodeResponse reads a PAYMENT-RESPONSE header, with the rules of DecodeRequired.
-func DecodeResponse(header string) (*SettleResponse, error) {
-	return decodeAnswer[SettleResponse](HeaderResponse, header)
+func DecodeResponse(header string) (*Settlement, error) {
+	return decodeAnswer[Settlement](HeaderResponse, header)
 }
 
 func decodeAnswer[T any](name, header string) (*T, error) {

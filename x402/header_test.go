@@ -41,11 +41,10 @@ func TestRequiredHeader(t *testing.T) {
 }
 
 func TestResponseHeader(t *testing.T) {
-	payer, amount := common.HexToAddress("0x3b50214518c257d5Feb162D22a6B1d020D80d1db"), x402.NewUint256(5)
-	for _, want := range []x402.SettleResponse{
-		{Success: true, Payer: &payer, Transaction: "0x" + strings.Repeat("ab", 32), Network: "eip155:31337",
-			Amount: &amount},
-		{ErrorReason: string(x402.ReasonNonceSpent), Network: "eip155:31337"},
+	for _, want := range []x402.Settlement{
+		{Success: true, Payer: "0x3b50214518c257d5feb162d22a6b1d020d80d1db", Transaction: "0x" + strings.Repeat("ab", 32),
+			Network: "eip155:31337", Amount: "5"},
+		{ErrorReason: x402.ReasonNonceSpent, Network: "eip155:31337"},
 	} {
 		encoded, err := x402.EncodeHeader(want)
 		if err != nil {

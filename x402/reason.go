@@ -1,7 +1,7 @@
 package x402
 
 // Reason says why a payment was rejected: the reason beside payment_rejected
-// in an answer, and errorReason in a SettleResponse. A value, once published,
+// in an answer, and errorReason in a Settlement. A value, once published,
 // does not change. docs/errors.md says what each means and what the payer can do.
 type Reason string
 

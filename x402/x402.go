@@ -100,13 +100,3 @@ type Witness struct {
 	To         common.Address `json:"to"`
 	ValidAfter Uint256        `json:"validAfter"` // Unix seconds
 }
-
-// SettleResponse is what the PAYMENT-RESPONSE header carries.
-type SettleResponse struct {
-	Success     bool            `json:"success"`
-	ErrorReason string          `json:"errorReason,omitempty"`
-	Payer       *common.Address `json:"payer,omitempty"`
-	Transaction string          `json:"transaction"` // 0x-prefixed hash, or empty
-	Network     string          `json:"network"`
-	Amount      *Uint256        `json:"amount,omitempty"`
-}

@@ -7,6 +7,8 @@ import (
 
 	"boxoffice"
 	"boxoffice/x402"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
 )
 
 // quote serves POST /requests/quote (docs/protocol.md §4.3).
@@ -149,14 +151,15 @@ func (r request) rejected(payment *x402.Payment, err error) error {
 	if !ok || problem.Code != boxoffice.PaymentRejected {
 		return nil
 	}
-	rejection := &x402.SettleResponse{ErrorReason: problem.Reason, Payer: &payment.Payload.Payload.Authorization.From}
+	payer := payment.Payload.Payload.Authorization.From
+	rejection := &x402.Settlement{ErrorReason: x402.Reason(problem.Reason), Payer: hexutil.Encode(payer[:])}
 	if _, err := x402.ChainID(payment.Accepted.Network); err == nil { // the client may have sent any string
 		rejection.Network = payment.Accepted.Network
 	}
 	return r.setPaymentResponse(rejection)
 }
 
-func (r request) setPaymentResponse(settled *x402.SettleResponse) error {
+func (r request) setPaymentResponse(settled *x402.Settlement) error {
 	header, err := x402.EncodeHeader(settled)
 	if err == nil {
 		r.reply.Set(x402.HeaderResponse, header)
@@ -166,21 +169,21 @@ func (r request) setPaymentResponse(settled *x402.SettleResponse) error {
 
 // settlement returns the PAYMENT-RESPONSE of a payment that settled or failed, nil for
 // any other.
-func settlement(payment *boxoffice.PaymentStatus) *x402.SettleResponse {
+func settlement(payment *boxoffice.PaymentStatus) *x402.Settlement {
 	if payment == nil || payment.Status == boxoffice.PaymentStatusPending {
 		return nil
 	}
-	settled := &x402.SettleResponse{
+	settled := &x402.Settlement{
 		Success:     payment.Status == boxoffice.PaymentStatusSettled,
-		ErrorReason: payment.Reason,
-		Payer:       &payment.Payer,
+		ErrorReason: x402.Reason(payment.Reason),
+		Payer:       hexutil.Encode(payment.Payer[:]),
 		Network:     payment.Network,
 	}
 	if payment.TransactionHash != nil {
 		settled.Transaction = payment.TransactionHash.Hex()
 	}
 	if settled.Success {
-		settled.Amount = &payment.Amount
+		settled.Amount = payment.Amount.String()
 	}
 	return settled
 }

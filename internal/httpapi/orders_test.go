@@ -30,7 +30,7 @@ func quotedOrder(t *testing.T) boxoffice.Order {
 	payment.Scheme = x402.SchemeExact
 	quote := boxoffice.Quote{
 		V: 1, ID: anyID, Action: "job.open", PolicyVersion: "job-1", IssuedAt: 1_795_000_000, ExpiresAt: 1_795_000_600,
-		Payment: payment, Terms: boxoffice.AdmissionTerms,
+		Payment: payment, Terms: boxoffice.AdmissionTerms(),
 	}
 	sealed, err := quote.Seal()
 	if err != nil {
@@ -200,13 +200,13 @@ func TestOutcomes(t *testing.T) {
 		state   boxoffice.State
 		payment string
 		status  int
-		settled *x402.SettleResponse
+		settled *x402.Settlement
 	}{
 		{boxoffice.PaymentPending, boxoffice.PaymentStatusPending, 202, nil},
-		{boxoffice.AdmissionPending, boxoffice.PaymentStatusSettled, 202, &x402.SettleResponse{Success: true}},
-		{boxoffice.Admitted, boxoffice.PaymentStatusSettled, 200, &x402.SettleResponse{Success: true}},
+		{boxoffice.AdmissionPending, boxoffice.PaymentStatusSettled, 202, &x402.Settlement{Success: true}},
+		{boxoffice.Admitted, boxoffice.PaymentStatusSettled, 200, &x402.Settlement{Success: true}},
 		{boxoffice.PaymentFailed, boxoffice.PaymentStatusFailed, 200,
-			&x402.SettleResponse{ErrorReason: string(x402.ReasonSimulation)}},
+			&x402.Settlement{ErrorReason: x402.ReasonSimulation}},
 	} {
 		want := status(t, test.state, test.payment)
 		s.flow.challenge = func(boxoffice.UUID) (order.SubmitResult, error) { return order.SubmitResult{Status: &want}, nil }
@@ -238,9 +238,9 @@ func TestOutcomes(t *testing.T) {
 				t.Fatal(err)
 			}
 			expected := *test.settled
-			expected.Payer, expected.Network = &common.Address{0xcc}, terms.Network
+			expected.Payer, expected.Network = hexutil.Encode(common.Address{0xcc}.Bytes()), terms.Network
 			if expected.Success {
-				expected.Amount, expected.Transaction = &want.Payment.Amount, common.Hash{1}.Hex()
+				expected.Amount, expected.Transaction = want.Payment.Amount.String(), common.Hash{1}.Hex()
 			}
 			if diff := cmp.Diff(&expected, response); diff != "" {
 				t.Error(diff)
@@ -320,7 +320,7 @@ func TestPaymentRejectedTellsX402Clients(t *testing.T) {
 			t.Errorf("reason %q", problem.Reason)
 		}
 		response, err := x402.DecodeResponse(answer.Header.Get("PAYMENT-RESPONSE"))
-		if err != nil || response.Success || response.ErrorReason != string(x402.ReasonAllowanceRequired) ||
+		if err != nil || response.Success || response.ErrorReason != x402.ReasonAllowanceRequired ||
 			response.Network != shown {
 			t.Errorf("PAYMENT-RESPONSE %+v, %v", response, err)
 		}

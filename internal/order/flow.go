@@ -157,7 +157,7 @@ func (f *Flow) newRecord(
 		UnitAmount:    prepared.UnitAmount,
 		Runs:          prepared.Runs,
 		Payer:         prepared.Payer,
-		Terms:         boxoffice.AdmissionTerms,
+		Terms:         boxoffice.AdmissionTerms(),
 	}
 	if quote.QuoteHash, err = quote.Seal(); err != nil {
 		return Record{}, err

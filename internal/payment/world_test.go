@@ -231,7 +231,7 @@ func (w *world) order() order.Record {
 	now := w.chainNow()
 	quote := boxoffice.Quote{
 		V: boxoffice.QuoteVersion, ID: boxoffice.NewUUID(), Action: boxoffice.ActionJobOpen, PolicyVersion: "job-1", InputHash: inputHash,
-		IssuedAt: now.Unix(), ExpiresAt: now.Unix() + 600, Terms: boxoffice.AdmissionTerms,
+		IssuedAt: now.Unix(), ExpiresAt: now.Unix() + 600, Terms: boxoffice.AdmissionTerms(),
 		Payment: boxoffice.Payment{
 			Scheme: x402.SchemeExact, Network: x402.Network(w.config.ChainID), Asset: w.dev.Token(),
 			Amount: x402.NewUint256(price), PayTo: devchain.PayTo(), Decimals: 18,

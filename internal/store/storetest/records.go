@@ -75,7 +75,7 @@ func quoted(t testing.TB, owner boxoffice.Requester) order.Record {
 			Scheme: x402.SchemeExact, Network: x402.Network(chainID),
 			Asset: token, Amount: amount(300), PayTo: payTo, Decimals: 18,
 		},
-		UnitAmount: pointer(amount(100)), Runs: 3, Payer: &wallet, Terms: boxoffice.AdmissionTerms,
+		UnitAmount: pointer(amount(100)), Runs: 3, Payer: &wallet, Terms: boxoffice.AdmissionTerms(),
 	}
 	quote.QuoteHash, err = quote.Seal()
 	fatal(t, err)
