@@ -16,6 +16,13 @@ var errNotUint256 = errors.New("must be an unsigned integer of at most 256 bits 
 // NewUint256 returns n as a Uint256.
 func NewUint256(n uint64) Uint256 { return Uint256{*uint256.NewInt(n)} }
 
+// MaxUint256 returns 2²⁵⁶ - 1.
+func MaxUint256() Uint256 {
+	var u Uint256
+	u.n.SetAllOne()
+	return u
+}
+
 // Uint256FromBig converts n. It fails if n is negative or needs more than 256 bits.
 func Uint256FromBig(n *big.Int) (Uint256, error) {
 	u, overflow := uint256.FromBig(n)

@@ -13,7 +13,6 @@ import (
 	"boxoffice/client"
 	"boxoffice/x402"
 
-	"github.com/ethereum/go-ethereum/common/math"
 )
 
 // request has the flags of the commands that quote.
@@ -126,13 +125,11 @@ func (t *terms) purchase(
 ) (client.Purchase, error) {
 	var purchase client.Purchase
 	var err error
-	if t.MaxAmount == "" {
-		purchase.Max, err = x402.Uint256FromBig(math.MaxBig256)
-	} else {
-		purchase.Max, err = boxoffice.ParseUnits(t.MaxAmount, capabilities.Payment.Asset.Decimals)
-	}
-	if err != nil {
-		return purchase, usage("--max-amount: %w", err)
+	purchase.Max = x402.MaxUint256()
+	if t.MaxAmount != "" {
+		if purchase.Max, err = boxoffice.ParseUnits(t.MaxAmount, capabilities.Payment.Asset.Decimals); err != nil {
+			return purchase, usage("--max-amount: %w", err)
+		}
 	}
 	if !t.Yes || t.AnyInput {
 		purchase.AcceptInput = func(_, _ json.RawMessage) error { return nil }

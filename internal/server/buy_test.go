@@ -13,11 +13,9 @@ import (
 	"boxoffice/internal/server"
 	"boxoffice/internal/test/servertest"
 	"boxoffice/x402"
-
-	"github.com/ethereum/go-ethereum/common/math"
 )
 
-var greatest, _ = x402.Uint256FromBig(math.MaxBig256)
+var greatest = x402.MaxUint256()
 
 // buy buys and fails the test unless the order is admitted.
 func buy(t testing.TB, buyer *client.Client, action, input string) boxoffice.Status {

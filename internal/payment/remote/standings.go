@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math/big"
 	"time"
 
-	"boxoffice"
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
 )
@@ -33,7 +31,8 @@ func (s Standings) Standing(ctx context.Context, permits []payment.Permit,
 		extra := s.Token
 		terms := x402.Requirements{
 			Scheme: x402.SchemeExact, Network: x402.Network(s.Client.ChainID), Asset: permit.Permitted.Token,
-			Amount: permit.Permitted.Amount, PayTo: permit.Witness.To, MaxTimeoutSeconds: int64(s.MaxTimeout.Seconds()), Extra: &extra,
+			Amount: permit.Permitted.Amount, PayTo: permit.Witness.To,
+			MaxTimeoutSeconds: int64(s.MaxTimeout.Seconds()), Extra: &extra,
 		}
 		payload, err := json.Marshal(x402.Payload{
 			X402Version: x402.Version, Accepted: terms,
@@ -46,17 +45,7 @@ func (s Standings) Standing(ctx context.Context, permits []payment.Permit,
 		if err != nil {
 			return nil, err
 		}
-		standings[i] = payment.Standing{Balance: unlimited, Allowance: unlimited, Failure: rejection}
+		standings[i] = payment.Standing{Balance: x402.MaxUint256(), Allowance: x402.MaxUint256(), Failure: rejection}
 	}
 	return standings, nil
 }
-
-// unlimited is 2²⁵⁶ - 1.
-var unlimited = func() boxoffice.Amount {
-	one := big.NewInt(1)
-	most, err := x402.Uint256FromBig(new(big.Int).Sub(new(big.Int).Lsh(one, 256), one))
-	if err != nil {
-		panic(err)
-	}
-	return most
-}()

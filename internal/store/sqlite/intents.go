@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -158,18 +157,8 @@ func sum(amounts []boxoffice.Amount) (total boxoffice.Amount) {
 	for _, amount := range amounts {
 		var fits bool
 		if total, fits = total.Add(amount); !fits {
-			return maxAmount
+			return x402.MaxUint256()
 		}
 	}
 	return total
 }
-
-// maxAmount is 2²⁵⁶ - 1.
-var maxAmount = func() boxoffice.Amount {
-	one := big.NewInt(1)
-	most, err := x402.Uint256FromBig(new(big.Int).Sub(new(big.Int).Lsh(one, 256), one))
-	if err != nil {
-		panic(err)
-	}
-	return most
-}()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"math/big"
 	"slices"
 	"testing"
 
@@ -49,14 +48,7 @@ func digest(n uint64) common.Hash {
 func amount(n uint64) boxoffice.Amount { return x402.NewUint256(n) }
 
 // most is the largest Amount.
-var most = func() boxoffice.Amount {
-	one := big.NewInt(1)
-	most, err := x402.Uint256FromBig(new(big.Int).Sub(new(big.Int).Lsh(one, 256), one))
-	if err != nil {
-		panic(err)
-	}
-	return most
-}()
+var most = x402.MaxUint256()
 
 func pointer[T any](v T) *T { return &v }
 
