@@ -111,6 +111,51 @@ func TestReorgAfterConfirmation(t *testing.T) {
 	}
 }
 
+// A reorganisation deeper than the confirmations removes the transfer of a submission.
+// It is settled again, and meanwhile its evidence still answers its server.
+func TestReorgOfSubmission(t *testing.T) {
+	for name, settle := range map[string]func(*world, payment.Permit){
+		"settled here": (*world).settleHere, "settled by a stranger": (*world).settleElsewhere,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			intent := w.intent(w.order(), w.permit(1, 1))
+			intent.OrderID, intent.SubmissionID, intent.QuoteSignature = "", boxoffice.NewUUID(), boxoffice.Signature{}
+			_, err := w.store.Submit(t.Context(), intent)
+			w.must(err)
+			before, err := w.dev.TokenBalance(t.Context(), devchain.PayTo())
+			w.must(err)
+			settle(w, intent.Permit)
+			w.finish()
+			read := func() payment.Intent {
+				got, err := w.store.Submitted(t.Context(), w.config.ChainID, intent.Permit)
+				w.must(err)
+				return got
+			}
+			if first := read(); first.State != payment.Settled {
+				t.Fatalf("it is %s", first.State)
+			}
+			w.mine()
+			w.reorg(w.dev.Head().Number.Uint64() - 1)
+			w.dev.DropPending()
+			w.advance(16 * time.Second)
+			w.round()
+			if removed := read(); !removed.Undone() {
+				t.Errorf("after the reorganisation it is %s", removed.State)
+			}
+			w.finish()
+			if again := read(); again.State != payment.Settled {
+				t.Errorf("at last it is %s for %q", again.State, again.Reason)
+			}
+			received, err := w.dev.TokenBalance(t.Context(), devchain.PayTo())
+			w.must(err)
+			if received.Sub(received, before).Cmp(big.NewInt(price)) != 0 {
+				t.Errorf("the recipient got %s", received)
+			}
+		})
+	}
+}
+
 func (w *world) settleHere(payment.Permit) {
 	w.round()
 	w.mine()

@@ -243,11 +243,12 @@ func TestFacilitatorTrouble(t *testing.T) {
 			`{"success":true,"transaction":"0x12","network":"eip155:31337"}`),
 		"balance moved after delivery": after(http.StatusOK,
 			`{"success":false,"errorReason":"permit2_invalid_nonce","transaction":"","network":"eip155:31337"}`),
-		"refused on the second call":  refusedSecond(),
-		"the call is delivered twice": twice(first),
-		"429":                         say(http.StatusTooManyRequests, `{"error":"slow down"}`),
-		"401":                         say(http.StatusUnauthorized, `{"error":"who are you"}`),
-		"404 of a proxy":              say(http.StatusNotFound, "not found"),
+		"refused after it was settled": refusedSecond(true),
+		"refused after a lost call":    refusedSecond(false),
+		"the call is delivered twice":  twice(first),
+		"429":                          say(http.StatusTooManyRequests, `{"error":"slow down"}`),
+		"401":                          say(http.StatusUnauthorized, `{"error":"who are you"}`),
+		"404 of a proxy":               say(http.StatusNotFound, "not found"),
 		"500 as x402-rs says it": say(http.StatusInternalServerError,
 			`{"success":false,"network":"","transaction":"","errorReason":"unexpected_error","errorMessage":"Onchain error","payer":""}`),
 		"pending as @x402/evm 2.27 says it": say(http.StatusOK,
@@ -288,15 +289,17 @@ var modes = map[string][]func(*server.Options){"node": nil, "no node": {withoutN
 
 const zeros = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// refusedSecond loses the response to the first call, and refuses the second because the
-// first has moved the balance.
-func refusedSecond() func(*facilitator) {
+// refusedSecond loses the response to the first call, or the call itself, and refuses the
+// second. The service cannot know whether the first was taken, so it calls again.
+func refusedSecond(deliver bool) func(*facilitator) {
 	return func(c *facilitator) {
 		var calls atomic.Int64
 		c.interceptSettle(func(w http.ResponseWriter, r *http.Request, through http.Handler) bool {
 			switch calls.Add(1) {
 			case 1:
-				through.ServeHTTP(httptest.NewRecorder(), r)
+				if deliver {
+					through.ServeHTTP(httptest.NewRecorder(), r)
+				}
 				panic(http.ErrAbortHandler)
 			case 2:
 				w.WriteHeader(http.StatusBadRequest)

@@ -72,9 +72,18 @@ var submissionTests = map[string]func(*testing.T, Store){
 		fatal(t, err)
 		slot := carrying(1, ordered, submitted)
 		fatal(t, openSlot(t.Context(), store, slot))
+		replacement := signed(1)
+		fatal(t, store.AddTx(t.Context(), slot.ID, replacement))
 		last, err := store.LastTransaction(t.Context(), submitted.ID)
 		fatal(t, err)
-		same(t, last, &slot.Txs[0].Hash)
+		same(t, last, &replacement.Hash)
+		waiting, err := store.Submit(t.Context(), submission(t, 3))
+		fatal(t, err)
+		last, err = store.LastTransaction(t.Context(), waiting.ID)
+		fatal(t, err)
+		if last != nil {
+			t.Errorf("%s carries a waiting submission", last)
+		}
 		decision := settledBy(sent(submitted, slot), transfer(2))
 		both := decisions{settledBy(sent(ordered, slot), transfer(1)), decision}
 		fatal(t, settle(t.Context(), store, &slot.ID, both, now))
@@ -92,6 +101,26 @@ var submissionTests = map[string]func(*testing.T, Store){
 		if len(unadmitted) != 1 || unadmitted[0].ID != record.ID {
 			t.Errorf("%d orders to admit", len(unadmitted))
 		}
+	},
+
+	// A submission whose transfer a reorganisation removed waits again, and is settled
+	// by another transfer.
+	"Undone": func(t *testing.T, store Store) {
+		intent, err := store.Submit(t.Context(), submission(t, 1))
+		fatal(t, err)
+		for _, next := range []func() payment.Decision{
+			func() payment.Decision { return settledBy(intent, transfer(1)) },
+			func() payment.Decision { return undo(intent) },
+			func() payment.Decision { return settledBy(intent, transfer(2)) },
+		} {
+			decision := next()
+			fatal(t, settle(t.Context(), store, nil, decisions{decision}, now))
+			intent = after(decision)
+			got, err := store.Submitted(t.Context(), chainID, intent.Permit)
+			fatal(t, err)
+			same(t, got, intent)
+		}
+		same(t, intent.Evidence, transfer(2))
 	},
 
 	// A failed submission that could still be settled is unresolved.
@@ -136,10 +165,18 @@ var submissionTests = map[string]func(*testing.T, Store){
 			fatal(t, err)
 			same(t, got, answered)
 		}
-		none, err := store.AnsweredCaller(t.Context(), saved.SubmissionID)
+		another, err := store.Submit(t.Context(), submission(t, 2))
 		fatal(t, err)
-		same(t, none, "")
+		unanswered := func(submission payment.Intent) {
+			t.Helper()
+			caller, err := store.AnsweredCaller(t.Context(), submission.SubmissionID)
+			fatal(t, err)
+			same(t, caller, "")
+		}
+		unanswered(saved)
 		reserve("a", true, "a")
+		unanswered(another)
+		fatal(t, store.ReleaseAnswer(t.Context(), another.SubmissionID, "a"))
 		reserve("b", false, "a")
 		reserve("a", true, "a")
 		fatal(t, store.ReleaseAnswer(t.Context(), saved.SubmissionID, "b"))
