@@ -123,10 +123,9 @@ type terms struct {
 func (t *terms) purchase(
 	std *streams, capabilities *boxoffice.Capabilities, verb, next string,
 ) (client.Purchase, error) {
-	var purchase client.Purchase
-	var err error
-	purchase.Max = x402.MaxUint256()
+	purchase := client.Purchase{Max: x402.MaxUint256()}
 	if t.MaxAmount != "" {
+		var err error
 		if purchase.Max, err = boxoffice.ParseUnits(t.MaxAmount, capabilities.Payment.Asset.Decimals); err != nil {
 			return purchase, usage("--max-amount: %w", err)
 		}
