@@ -62,7 +62,8 @@ func (s *Settler) chooseWaiting(waiting []Intent, limit, slotsLeft int) (chosen 
 }
 
 // classify simulates the waiting intents in their order and puts each into a
-// class. It fails if the node that simulated is behind the round's view, or behind
+// class. It also notes which of them are isolated, and which owners are reverting. It
+// fails if the node that simulated is behind the round's view, or behind
 // the block where an intent's nonce was seen unspent.
 func (s *Settler) classify(ctx context.Context, v view, open []Slot, waiting []Intent) (found classes, err error) {
 	if len(waiting) == 0 {

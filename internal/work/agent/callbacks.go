@@ -13,8 +13,9 @@ import (
 	"boxoffice/internal/work"
 )
 
-// CallbackStore keeps the results that agents send later. If it is kept in a database, a result reaches a run of another
-// process, or a run that began after a restart. An id reveals nothing about the work and never names another task.
+// CallbackStore keeps the results that agents send later. If it is kept in a database, a result
+// reaches a run of another process, or a run that began after a restart. An id reveals nothing
+// about the work and never names another task.
 type CallbackStore interface {
 	// Open saves that a result of a node's task is waited for, until the run of the node is over. If a result is kept
 	// already, Open returns it.
