@@ -22,16 +22,12 @@ const quoteTTLSeconds = 600
 // retryAfterSeconds is when a requester should ask again after the judge or the store failed.
 const retryAfterSeconds = 5
 
-// perRun is the pricedPer of actions whose price is that of one run (docs/protocol.md §2.1).
-const perRun = "run"
-
 type definition struct {
-	action    string
-	version   string
-	pricedPer string
-	limits    boxoffice.ActionLimits
-	finish    func(c *Catalog, tidied []byte) (boxoffice.Input, error)
-	decode    func(prepared []byte) (boxoffice.Input, error)
+	action  string
+	version string
+	limits  boxoffice.ActionLimits
+	finish  func(c *Catalog, tidied []byte) (boxoffice.Input, error)
+	decode  func(prepared []byte) (boxoffice.Input, error)
 }
 
 var scheduleLimits = boxoffice.ActionLimits{
@@ -40,7 +36,8 @@ var scheduleLimits = boxoffice.ActionLimits{
 
 // definitions is the table of docs/protocol.md §2.3, in its order.
 var definitions = []definition{
-	{action: boxoffice.ActionJobOpen, version: "job-1", finish: finisher(completeJob), decode: decode[boxoffice.JobOpen]},
+	{action: boxoffice.ActionJobOpen, version: "job-1",
+		finish: finisher(completeJob), decode: decode[boxoffice.JobOpen]},
 	{action: boxoffice.ActionJobContinue, version: "job-1",
 		finish: finisher[boxoffice.JobContinue](nil), decode: decode[boxoffice.JobContinue]},
 	{action: boxoffice.ActionLaunchOpen, version: "launch-1",
@@ -51,10 +48,10 @@ var definitions = []definition{
 	{action: boxoffice.ActionWorkflowOpen, version: "workflow-1",
 		finish: finisher(completeWorkflow), decode: decode[boxoffice.WorkflowOpen]},
 	{action: boxoffice.ActionScheduleCreate, version: "schedule-1",
-		finish: finishSchedule, decode: decode[boxoffice.ScheduleCreate], limits: scheduleLimits, pricedPer: perRun},
+		finish: finishSchedule, decode: decode[boxoffice.ScheduleCreate], limits: scheduleLimits},
 	{action: boxoffice.ActionScheduleTopUp, version: "topup-1",
 		finish: finisher[boxoffice.ScheduleTopUp](nil), decode: decode[boxoffice.ScheduleTopUp],
-		limits: scheduleLimits, pricedPer: perRun},
+		limits: scheduleLimits},
 }
 
 func define(action string) (definition, bool) {
@@ -173,13 +170,6 @@ func (c *Catalog) Limits() map[string]boxoffice.ActionLimits {
 	return limits
 }
 
-// PricedPer returns "run" for an action whose policy has the price of one run, and "" for other actions
-// (docs/protocol.md §2.1).
-func PricedPer(action string) string {
-	d, _ := define(action)
-	return d.pricedPer
-}
-
 // Prepared is an input that can be quoted.
 type Prepared struct {
 	Input      []byte            // canonical JSON (RFC 8785)
@@ -255,14 +245,15 @@ func (c *Catalog) prepare(
 	case boxoffice.ScheduleCreate:
 		prepared.Runs = value.Runs
 	}
-	return prepared.priced(c.policyOf(d.action), d.pricedPer)
+	return prepared.priced(c.policyOf(d.action))
 }
 
-// priced adds the policy and the price: the amount of one unit, or that of one run times the runs.
-func (p Prepared) priced(policy boxoffice.Policy, per string) (Prepared, error) {
+// priced adds the policy and the price: the amount of one unit, or that of one run times the runs
+// (docs/protocol.md §2.1).
+func (p Prepared) priced(policy boxoffice.Policy) (Prepared, error) {
 	unit := policy.Payment.Amount
 	p.Policy, p.Amount = policy, unit
-	if per != perRun {
+	if p.Runs == 0 {
 		return p, nil
 	}
 	total, fits := unit.Mul(x402.NewUint256(uint64(p.Runs)))

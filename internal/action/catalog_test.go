@@ -115,9 +115,9 @@ func TestPoliciesAreThoseOfTheSpecification(t *testing.T) {
 		if err := policy.Validate(); err != nil {
 			t.Error(err)
 		}
-		got = append(got,
-			fmt.Sprint(policy.Action, " ", policy.Version, " ", policy.QuoteTTLSeconds, " ", policy.Payment.Amount, " ",
-				action.PricedPer(policy.Action)))
+		per := boxoffice.NewPaidAction(policy, c.Limits()[policy.Action]).PricedPer
+		got = append(got, fmt.Sprint(policy.Action, " ", policy.Version, " ", policy.QuoteTTLSeconds, " ",
+			policy.Payment.Amount, " ", per))
 	}
 	want := []string{
 		"job.open job-1 600 250 ",

@@ -41,7 +41,8 @@ func completeLaunch(c *Catalog, l *boxoffice.LaunchOpen) error {
 	}
 	if !slices.Contains(offered, l.PairWith) {
 		return refuse(boxoffice.RefusedPairingNotOffered,
-			"%s on chain %d cannot be paired with %s; its pairings are %s", l.Kind, l.ChainID, l.PairWith, listed(offered))
+			"%s on chain %d cannot be paired with %s; its pairings are %s",
+			l.Kind, l.ChainID, l.PairWith, listed(offered))
 	}
 	return nil
 }
@@ -77,7 +78,8 @@ func checkLaunches(launches *boxoffice.Launches) error {
 			}
 			for _, kind := range pairing.Kinds {
 				if !slices.Contains(chain.Kinds, kind) {
-					return fmt.Errorf("chain %d, pairing %s: the chain does not offer %q", chain.ChainID, pairing.PairWith, kind)
+					return fmt.Errorf("chain %d, pairing %s: the chain does not offer %q",
+						chain.ChainID, pairing.PairWith, kind)
 				}
 				launch := boxoffice.LaunchOpen{Kind: kind, ChainID: chain.ChainID, PairWith: pairing.PairWith}
 				if err := askable(launch); err != nil {

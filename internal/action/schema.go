@@ -199,7 +199,9 @@ func leaves(e *jsonschema.ValidationError, found []boxoffice.FieldProblem) []box
 func message(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
-		words := map[string]string{"string": "a string", "integer": "an integer", "array": "an array", "object": "an object"}
+		words := map[string]string{
+			"string": "a string", "integer": "an integer", "array": "an array", "object": "an object",
+		}
 		return "must be " + words[k.Want[0]]
 	case *kind.Enum:
 		var names []string

@@ -51,7 +51,7 @@ func openWork(o Options, store *sqlite.Store) (*works, error) {
 		return w, nil
 	}
 	w.engine = engine.New(engine.Config{
-		Store: store, Upkeep: store, Deliverer: deliverer, Open: order.Open, Agents: runners,
+		Store: store, Deliverer: deliverer, Open: order.Open, Agents: runners,
 		Concurrency: o.Work.Concurrency, MaxFailures: o.Work.MaxFailures, Backoff: time.Duration(o.Work.Backoff),
 		Lease: time.Duration(o.Work.Lease), Heartbeat: heartbeat, Poll: time.Duration(o.Work.Poll),
 		Scheduling: time.Duration(o.Work.Scheduling), Now: o.Now, Log: o.Log,

@@ -104,7 +104,9 @@ func (g Graph) Predecessors(position int) (before []Node) {
 
 // ending reports whether the agent of a cancelled run may still use the workspace.
 func (g Graph) ending(now boxoffice.Timestamp) bool {
-	return slices.ContainsFunc(g.Nodes, func(node Node) bool { return node.EndingUntil != nil && *node.EndingUntil >= now })
+	return slices.ContainsFunc(g.Nodes, func(node Node) bool {
+		return node.EndingUntil != nil && *node.EndingUntil >= now
+	})
 }
 
 // hasInputFor reports whether the requester gave an input that the last run of
@@ -121,15 +123,15 @@ func (g Graph) advance(first NodeChange, delivery *boxoffice.Delivery, now boxof
 	record := &RecordChange{From: g.State, To: boxoffice.JobRunning, UpdatedAt: now}
 	var members []Node
 	if g.Kind == KindOracle {
-		next := AdvancePanel(g.PanelSize, g.Options, nodes)
-		for i := range next.Replacements {
+		next := advancePanel(g.PanelSize, g.Options, nodes)
+		for i := range next.replacements {
 			members = append(members, NewMember(g.ID, len(nodes)+i, now))
 		}
 		switch {
-		case next.Answer != nil:
-			record.To, record.Answer = boxoffice.JobCompleted, next.Answer
-		case next.BlockedReason != "":
-			record.To, record.BlockedReason = boxoffice.JobBlocked, &next.BlockedReason
+		case next.answer != nil:
+			record.To, record.Answer = boxoffice.JobCompleted, next.answer
+		case next.blockedReason != "":
+			record.To, record.BlockedReason = boxoffice.JobBlocked, &next.blockedReason
 		}
 	} else {
 		next := advanceJob(nodes, g.Inputs)

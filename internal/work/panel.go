@@ -12,18 +12,18 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// PanelAdvance is what follows from the states of the members of a panel.
-type PanelAdvance struct {
-	Replacements  int                    // members to be added
-	Answer        *boxoffice.PanelAnswer // when the whole panel has answered
-	BlockedReason string                 // when it cannot answer any more
+// panelAdvance is what follows from the states of the members of a panel.
+type panelAdvance struct {
+	replacements  int                    // members to be added
+	answer        *boxoffice.PanelAnswer // when the whole panel has answered
+	blockedReason string                 // when it cannot answer any more
 }
 
-// MaxReplacements is how many members of a panel of a size may be replaced.
-func MaxReplacements(size int) int { return max(2, size/2) }
+// maxReplacements is how many members of a panel of a size may be replaced.
+func maxReplacements(size int) int { return max(2, size/2) }
 
-// AdvancePanel decides what comes next for an oracle with the given members.
-func AdvancePanel(size int, options []string, members []Node) PanelAdvance {
+// advancePanel decides what comes next for an oracle with the given members.
+func advancePanel(size int, options []string, members []Node) panelAdvance {
 	answered, underWay := 0, 0
 	for _, member := range members {
 		switch member.State {
@@ -35,15 +35,16 @@ func AdvancePanel(size int, options []string, members []Node) PanelAdvance {
 	}
 	if answered >= size {
 		votes := Tally(options, members)[0]
-		return PanelAdvance{Answer: &boxoffice.PanelAnswer{Choice: votes.Choice, Votes: votes.Votes, Of: size}}
+		return panelAdvance{answer: &boxoffice.PanelAnswer{Choice: votes.Choice, Votes: votes.Votes, Of: size}}
 	}
 	missing := size - answered - underWay
-	step := PanelAdvance{Replacements: max(0, min(missing, size+MaxReplacements(size)-len(members)))}
-	if underWay+step.Replacements == 0 {
-		step.BlockedReason = fmt.Sprintf("the panel could not be reached: %d of %d members answered, and no more than %d may be replaced",
-			answered, size, MaxReplacements(size))
+	next := panelAdvance{replacements: max(0, min(missing, size+maxReplacements(size)-len(members)))}
+	if underWay+next.replacements == 0 {
+		next.blockedReason = fmt.Sprintf(
+			"the panel could not be reached: %d of %d members answered, and no more than %d may be replaced",
+			answered, size, maxReplacements(size))
 	}
-	return step
+	return next
 }
 
 // Tally counts the choices of the members that have answered: most votes first,

@@ -23,16 +23,16 @@ func TestPanelsEnd(t *testing.T) {
 				members[i].State, members[i].Choice = boxoffice.NodeDone, rapid.SampledFrom([]string{"yes",
 					"no"}).Draw(rt, "choice")
 			}
-			step := AdvancePanel(size, []string{"yes", "no"}, members)
-			for range step.Replacements {
+			step := advancePanel(size, []string{"yes", "no"}, members)
+			for range step.replacements {
 				members = append(members, NewMember("o", len(members), now))
 			}
 			last := i == len(members)-1
-			if len(members) > size+MaxReplacements(size) || last != (step.Answer != nil || step.BlockedReason != "") {
+			if len(members) > size+maxReplacements(size) || last != (step.answer != nil || step.blockedReason != "") {
 				rt.Fatalf("member %d of %d: %+v", i, len(members), step)
 			}
-			if step.Answer != nil && (step.Answer.Of != size || step.Answer.Votes*2 < size) {
-				rt.Fatalf("answer %+v", step.Answer)
+			if step.answer != nil && (step.answer.Of != size || step.answer.Votes*2 < size) {
+				rt.Fatalf("answer %+v", step.answer)
 			}
 		}
 	})

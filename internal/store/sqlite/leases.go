@@ -7,7 +7,7 @@ import (
 	"boxoffice"
 )
 
-// HoldLease implements payment.Leases and engine.Upkeep. A lease ends at until: from
+// HoldLease implements payment.Leases and engine.Store. A lease ends at until: from
 // then on another holder can take it. Its holder can change until to any time.
 //
 // A lease that begins further in the future than it is long was taken before the

@@ -37,7 +37,6 @@ type Store interface {
 	payment.Leases
 	work.Store
 	engine.Store
-	engine.Upkeep
 	action.Originals
 }
 

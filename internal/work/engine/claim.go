@@ -129,18 +129,14 @@ func (e *Engine) finish(ctx context.Context, stopped <-chan struct{}, a work.Ass
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		var saved work.Node
-		err := e.change(saving, "finish run", a.Work, func(graph work.Graph) (change work.Change, err error) {
-			if change, err = graph.Finish(a.Run, e.holder, result, retries, e.now()); err == nil {
-				saved = change.Node(a.Position)
-			}
-			return change, err
+		saved, err := e.change(saving, "finish run", a.Work, func(graph work.Graph) (work.Change, error) {
+			return graph.Finish(a.Run, e.holder, result, retries, e.now())
 		})
 		switch {
 		case err == nil:
 			if result.Outcome == work.Retry || result.Outcome == work.Failed {
 				e.Log.WarnContext(ctx, "a run failed", "work", a.Work, "node", a.Node.ID, "attempt", a.Attempt,
-					"reason", result.Reason, "state", saved.State)
+					"reason", result.Reason, "state", saved.Node(a.Position).State)
 			}
 			if a.Node.Kind == work.NodeDelivery {
 				e.discard(saving, a.Work)
@@ -168,11 +164,12 @@ func (e *Engine) finish(ctx context.Context, stopped <-chan struct{}, a work.Ass
 // reportEnd saves that the agent of a cancelled run has ended, so that the job's
 // next run need not wait until the cancelled run expires.
 func (e *Engine) reportEnd(ctx context.Context, a work.Assignment) {
-	err := e.change(ctx, "end cancelled run", a.Work, func(graph work.Graph) (work.Change, error) {
+	_, err := e.change(ctx, "end cancelled run", a.Work, func(graph work.Graph) (work.Change, error) {
 		return graph.RunEnded(a.Run, e.holder)
 	})
 	if err != nil {
-		const message = "the end of a cancelled run could not be saved; the job's next run waits until the cancelled one expires"
+		const message = "the end of a cancelled run could not be saved; " +
+			"the job's next run waits until the cancelled one expires"
 		e.Log.WarnContext(ctx, message, "work", a.Work, "err", err)
 	}
 }

@@ -36,7 +36,7 @@ func TestClockSetForward(t *testing.T) {
 	}
 	now := func() time.Time { return stepped(time.Now(), time.Duration(p.ahead.Load())) }
 	p.run(nil, alone, func(c *config) {
-		c.Store, c.Upkeep, c.Lease, c.Scheduling, c.Now = store, store, lease, time.Hour, now
+		c.Store, c.Lease, c.Scheduling, c.Now = store, lease, time.Hour, now
 	})
 	p.until(func() bool { return store.looked.Load() > 5 }) // it does not wait for others any more
 	run := work.Run{Work: id, Attempt: 1}

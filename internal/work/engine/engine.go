@@ -34,7 +34,9 @@ type Store interface {
 	work.Updater
 	// Claim starts due nodes, those that are due longest first. start decides how
 	// a row changes; if it returns work.ErrStale or work.ErrEnding, Claim skips the node.
-	Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) ([]work.Assignment, error)
+	Claim(
+		ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error),
+	) ([]work.Assignment, error)
 	// Renew extends, until the given moment, those of the runs that still belong to
 	// holder, and returns these.
 	Renew(ctx context.Context, holder string, runs []work.Run, until boxoffice.Timestamp) ([]work.Run, error)
@@ -47,11 +49,9 @@ type Store interface {
 	// that was completed although its push failed is returned only if that was before
 	// the given moment.
 	Delivered(ctx context.Context, jobs []boxoffice.UUID, failedBefore boxoffice.Timestamp) ([]boxoffice.UUID, error)
-}
 
-// Upkeep is what the store does for the one process that does the upkeep for all
-// processes. Every method is one transaction.
-type Upkeep interface {
+	// The rest is for the one process that does the upkeep for all processes.
+
 	// HoldLease gives the lease of a name to holder, or renews it, until the given
 	// moment. held is false if another process has the lease.
 	HoldLease(ctx context.Context, name, holder string, now, until boxoffice.Timestamp) (held bool, err error)
@@ -82,12 +82,13 @@ type Deliverer interface {
 }
 
 // Open opens the job or oracle of a scheduled run: the action with its prepared input.
-type Open func(ctx context.Context, tx work.Tx, owner work.Owner, action string, input []byte, now boxoffice.Timestamp) (work.Opened, error)
+type Open func(
+	ctx context.Context, tx work.Tx, owner work.Owner, action string, input []byte, now boxoffice.Timestamp,
+) (work.Opened, error)
 
 // Config is what New needs. Every field is required; the defaults are the configuration's.
 type Config struct {
 	Store     Store
-	Upkeep    Upkeep
 	Deliverer Deliverer
 	Open      Open
 
@@ -100,7 +101,7 @@ type Config struct {
 	Concurrency int           // nodes that this process runs at once
 	MaxFailures int           // failed runs of a node after which it has failed
 	Backoff     time.Duration // before the first retry, doubling
-	Lease       time.Duration // how long a run belongs to a process that does not renew it0s
+	Lease       time.Duration // how long a run belongs to a process that does not renew it
 	Heartbeat   time.Duration // how often runs are renewed, which also shows that one was cancelled; at most Lease/3
 	Poll        time.Duration // how often the engine looks for nodes that other processes queued or that became due
 	Scheduling  time.Duration // how often the engine looks for due schedules
@@ -167,7 +168,16 @@ func (e *Engine) now() boxoffice.Timestamp { return boxoffice.At(e.Now()) }
 // until returns when a run expires that this process starts or renews now.
 func (e *Engine) until() boxoffice.Timestamp { return boxoffice.At(e.Now().Add(e.Lease)) }
 
-// change changes a job or an oracle in a transaction of its own.
-func (e *Engine) change(ctx context.Context, name string, id boxoffice.UUID, decide func(work.Graph) (work.Change, error)) error {
-	return e.Store.Update(ctx, name, func(tx work.Tx) error { return tx.Change(ctx, id, decide) })
+// change changes a job or an oracle in a transaction of its own, and returns what was
+// written.
+func (e *Engine) change(
+	ctx context.Context, name string, id boxoffice.UUID, decide func(work.Graph) (work.Change, error),
+) (written work.Change, err error) {
+	err = e.Store.Update(ctx, name, func(tx work.Tx) error {
+		return tx.Change(ctx, id, func(graph work.Graph) (work.Change, error) {
+			written, err = decide(graph)
+			return written, err
+		})
+	})
+	return written, err
 }

@@ -105,14 +105,14 @@ func TestDatabaseAwayForAMinute(t *testing.T) {
 	working, other := &outage{Store: p.store}, &outage{Store: p.store}
 	started, goOn := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64
-	p.run(nil, alone, func(c *config) { c.Store, c.Upkeep, c.Lease = other, other, lease })
+	p.run(nil, alone, func(c *config) { c.Store, c.Lease = other, lease })
 	p.until(func() bool { return other.looked.Load() > 0 })
 	stop := p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) {
 		runs.Add(1)
 		close(started)
 		<-goOn
 		return done("x")
-	}), func(c *config) { c.Store, c.Upkeep, c.Lease = working, working, lease })
+	}), func(c *config) { c.Store, c.Lease = working, lease })
 	<-started
 
 	working.away.Store(true)
@@ -167,7 +167,7 @@ func TestStartAfterAnOutage(t *testing.T) {
 	p.start(run, "other", -time.Millisecond)
 	store := &renewsLast{Store: p.store, other: "other", run: run}
 	p.run(agentFunc(func(context.Context, agent.Task) (agent.Result, error) { return done("again") }), func(c *config) {
-		c.Store, c.Upkeep, c.Heartbeat = store, store, 500*time.Millisecond
+		c.Store, c.Heartbeat = store, 500*time.Millisecond
 	})
 	p.until(func() bool { return store.looks.Load() > 2 })
 	if err := p.finish(run, "other", work.Result{Outcome: work.Done, Summary: "mine"}); err != nil {

@@ -86,7 +86,7 @@ func TestOracleWithoutItsPanel(t *testing.T) {
 		t.Error(err)
 	}
 	if want := "1 of 6 members answered"; !strings.Contains(*oracle.BlockedReason, want) ||
-		len(oracle.Members) != 6+work.MaxReplacements(6) {
+		len(oracle.Members) != 6+3 {
 		t.Errorf("%q with %d members", *oracle.BlockedReason, len(oracle.Members))
 	}
 	if len(oracle.Tally) != 1 || oracle.Answer != nil {

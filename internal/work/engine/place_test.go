@@ -131,7 +131,7 @@ type config = engine.Config
 func (p *place) run(runner agent.Runner, change ...func(*config)) (stop func()) {
 	p.t.Helper()
 	c := config{
-		Store: p.store, Upkeep: p.store, Deliverer: new(fakeDeliverer), Open: open,
+		Store: p.store, Deliverer: new(fakeDeliverer), Open: open,
 		Agents: map[string]agent.Runner{engine.TemplateAny: runner}, Poll: 5 * time.Millisecond,
 		Concurrency: 4, MaxFailures: 3, Backoff: time.Millisecond,
 		Scheduling: 10 * time.Millisecond, Lease: 10 * time.Second, Heartbeat: 20 * time.Millisecond, Now: p.Now,

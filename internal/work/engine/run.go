@@ -71,7 +71,7 @@ func (e *Engine) runAgent(ctx context.Context, a work.Assignment, workspace stri
 // error.
 func (e *Engine) agentResult(ctx context.Context, a work.Assignment, report agent.Report, err error) work.Result {
 	failure, agentFailed := errors.AsType[*agent.Failure](err)
-	switch answer := report.Result; {
+	switch returned := report.Result; {
 	case err != nil && !agentFailed:
 		return e.errorResult(ctx, a, err)
 	case agentFailed:
@@ -83,10 +83,10 @@ func (e *Engine) agentResult(ctx context.Context, a work.Assignment, report agen
 			outcome = work.Retry
 		}
 		return work.Result{Outcome: outcome, Reason: kind.Error(), RetryAfter: failure.RetryAfter}
-	case answer.Outcome == agent.Blocked:
-		return work.Result{Outcome: work.Blocked, Reason: answer.Reason}
+	case returned.Outcome == agent.Blocked:
+		return work.Result{Outcome: work.Blocked, Reason: returned.Reason}
 	default:
-		return work.Result{Outcome: work.Done, Summary: answer.Summary, Choice: answer.Choice}
+		return work.Result{Outcome: work.Done, Summary: returned.Summary, Choice: returned.Choice}
 	}
 }
 
@@ -109,8 +109,9 @@ func (e *Engine) errorResult(ctx context.Context, a work.Assignment, err error) 
 func nodeTask(a work.Assignment) agent.Task {
 	brief := a.Job.Brief
 	task := agent.Task{
-		Job: a.Job.ID, Node: a.Node.Label(), Failures: a.Node.Failures, Objective: a.Node.Objective, Context: brief.Context, RepoURL: brief.RepoURL,
-		ChainID: brief.ChainID, PairWith: brief.PairWith, Name: brief.Name, Symbol: brief.Symbol, Inputs: a.Inputs,
+		Job: a.Job.ID, Node: a.Node.Label(), Failures: a.Node.Failures, Objective: a.Node.Objective,
+		Context: brief.Context, Inputs: a.Inputs, RepoURL: brief.RepoURL,
+		ChainID: brief.ChainID, PairWith: brief.PairWith, Name: brief.Name, Symbol: brief.Symbol,
 	}
 	if a.Job.LaunchKind != nil {
 		task.LaunchKind = *a.Job.LaunchKind
@@ -131,7 +132,8 @@ func memberTask(a work.Assignment) agent.Task {
 	return agent.Task{
 		Job: oracle.ID, Node: a.Node.Label(), Objective: oracle.Question, Failures: a.Node.Failures,
 		Panel: &agent.Panel{
-			Question: oracle.Question, Options: oracle.Options, Context: oracle.Context, Member: a.Position, Size: oracle.PanelSize,
+			Question: oracle.Question, Options: oracle.Options, Context: oracle.Context,
+			Member: a.Position, Size: oracle.PanelSize,
 		},
 	}
 }

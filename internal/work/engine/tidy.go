@@ -48,7 +48,8 @@ func (e *Engine) discard(ctx context.Context, jobs ...boxoffice.UUID) {
 	}
 	for _, job := range delivered {
 		if err := e.Deliverer.Discard(job); err != nil {
-			e.Log.ErrorContext(ctx, "a workspace could not be removed; the next round tries again", "work", job, "err", err)
+			e.Log.ErrorContext(ctx, "a workspace could not be removed; the next round tries again",
+				"work", job, "err", err)
 		}
 	}
 }

@@ -21,7 +21,7 @@ const upkeepLease = "work/upkeep"
 // takeUpkeepLease takes or renews the upkeep lease, and reports whether this process
 // has it.
 func (e *Engine) takeUpkeepLease(ctx context.Context, now time.Time) (bool, error) {
-	return e.Upkeep.HoldLease(ctx, upkeepLease, e.holder, boxoffice.At(now), boxoffice.At(now.Add(3*e.Heartbeat)))
+	return e.Store.HoldLease(ctx, upkeepLease, e.holder, boxoffice.At(now), boxoffice.At(now.Add(3*e.Heartbeat)))
 }
 
 // endUpkeepLease ends the upkeep lease of this process, so that another process takes
@@ -29,8 +29,9 @@ func (e *Engine) takeUpkeepLease(ctx context.Context, now time.Time) (bool, erro
 func (e *Engine) endUpkeepLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.Heartbeat)
 	defer cancel()
-	if _, err := e.Upkeep.HoldLease(ctx, upkeepLease, e.holder, e.now(), e.now()); err != nil {
-		e.Log.WarnContext(ctx, "the upkeep lease could not be ended; another process takes it when it expires", "err", err)
+	if _, err := e.Store.HoldLease(ctx, upkeepLease, e.holder, e.now(), e.now()); err != nil {
+		e.Log.WarnContext(ctx, "the upkeep lease could not be ended; another process takes it when it expires",
+			"err", err)
 	}
 }
 
@@ -106,7 +107,7 @@ func (e *Engine) repeatExpired(ctx context.Context, now time.Time, wait bool) er
 	if err != nil || !leased {
 		return err
 	}
-	expired, err := e.Upkeep.Expired(ctx, boxoffice.At(now), expiredAtOnce)
+	expired, err := e.Store.Expired(ctx, boxoffice.At(now), expiredAtOnce)
 	if err != nil || wait {
 		return err
 	}
@@ -115,12 +116,8 @@ func (e *Engine) repeatExpired(ctx context.Context, now time.Time, wait bool) er
 		if time.Since(begin) > e.Heartbeat {
 			break
 		}
-		var node work.Node
-		err := e.change(ctx, "expire run", run.Work, func(graph work.Graph) (change work.Change, err error) {
-			if change, err = graph.Expire(run, boxoffice.At(now)); err == nil {
-				node = change.Node(run.Position)
-			}
-			return change, err
+		change, err := e.change(ctx, "expire run", run.Work, func(graph work.Graph) (work.Change, error) {
+			return graph.Expire(run, boxoffice.At(now))
 		})
 		switch {
 		case errors.Is(err, work.ErrStale): // it was renewed or has ended
@@ -128,6 +125,7 @@ func (e *Engine) repeatExpired(ctx context.Context, now time.Time, wait bool) er
 			e.Log.ErrorContext(ctx, "an expired run could not be repeated; the next heartbeat tries again",
 				"work", run.Work, "position", run.Position, "err", err)
 		default:
+			node := change.Node(run.Position)
 			e.Log.WarnContext(ctx, "a run expired: its worker did not renew it",
 				"work", run.Work, "node", node.ID, "attempt", run.Attempt, "state", node.State)
 		}
@@ -171,7 +169,7 @@ func (e *Engine) openDue(ctx context.Context) (opened int, err error) {
 	failed, first := 0, error(nil)
 	now, last := e.now(), work.Due{}
 	for more := true; more; {
-		due, err := e.Upkeep.DueSchedules(ctx, now, last, schedulesAtOnce)
+		due, err := e.Store.DueSchedules(ctx, now, last, schedulesAtOnce)
 		if err != nil {
 			return opened, err
 		}
