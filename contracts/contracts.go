@@ -1,5 +1,6 @@
-// Package contracts holds the compiled Solidity of the dev chain: a test token, contracts compatible with Permit2, the
-// x402 exact proxy and Multicall3, and wallets that tests deploy. README.md says how to build them again.
+// Package contracts holds compiled Solidity: Settlement, which settles batches of payments on every chain, and the
+// contracts of the dev chain: a test token, contracts compatible with Permit2, the x402 exact proxy and Multicall3, and
+// wallets and tokens that tests deploy. README.md says how to build them again.
 package contracts
 
 import (
@@ -15,10 +16,19 @@ import (
 
 // The addresses of the original contracts on every chain. Ours have the same addresses on the dev chain.
 var (
+	Create2Address    = common.HexToAddress("0x4e59b44847b379578588920cA78FbF26c0B4956C")
 	Permit2Address    = common.HexToAddress("0x000000000022D473030F116dDEE9F6B43aC78BA3")
 	ExactProxyAddress = common.HexToAddress("0x402085c248EeA27D92E8b30b2C58ed07f9E20001")
 	Multicall3Address = common.HexToAddress("0xcA11bde05977b3631167028862bE2a173976CA11")
 )
+
+// SettlementAddress is the address of [Settlement] on every chain: the one that the factory at Create2Address gives it
+// with a salt of 32 zero bytes. Who wants to deploy it sends the factory the salt and then Settlement's Creation.
+var SettlementAddress = common.HexToAddress("0xC0bf6a1aEE4D9603D2A719282afe3E428AB567A0")
+
+// Create2Runtime is the code of the factory at Create2Address, Arachnid's deterministic deployment proxy.
+var Create2Runtime = hexutil.MustDecode("0x7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff" +
+	"e03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3")
 
 // A Contract is one compiled contract. All callers share it, so do not change it.
 type Contract struct {
@@ -37,6 +47,7 @@ var (
 	permit2    = artifact("Permit2")
 	exactProxy = artifact("X402ExactPermit2Proxy")
 	multicall3 = artifact("Multicall3")
+	settlement = artifact("Settlement")
 	wallet     = artifact("TestWallet")
 	hostile    = artifact("HostileWallet")
 )
@@ -52,6 +63,9 @@ func ExactProxy() *Contract { return exactProxy() }
 
 // Multicall3 makes many calls in one.
 func Multicall3() *Contract { return multicall3() }
+
+// Settlement settles batches of payments through the proxy at [ExactProxyAddress].
+func Settlement() *Contract { return settlement() }
 
 // Wallet is a contract wallet (EIP-1271) with one owner, also for an account to delegate its code to (EIP-7702).
 func Wallet() *Contract { return wallet() }

@@ -1,7 +1,7 @@
 // Package devchain is an Ethereum chain inside the process, for development and tests: a go-ethereum node that makes
-// its own blocks and serves HTTP JSON-RPC. Its genesis block contains a test token, Permit2, the x402 exact proxy and
-// Multicall3. Its keys are public and anybody can mint its token, so nothing on it has value. A test checks that the
-// production binary does not link it.
+// its own blocks and serves HTTP JSON-RPC. Its genesis block contains a test token, Permit2, the x402 exact proxy,
+// Multicall3, Settlement and the CREATE2 factory. Its keys are public and anybody can mint its token, so nothing on it
+// has value. A test checks that the production binary does not link it.
 package devchain
 
 import (

@@ -81,6 +81,8 @@ func newGenesis(cfg Config) *core.Genesis {
 	alloc[contracts.Permit2Address] = types.Account{Code: contracts.Permit2().Runtime, Nonce: 1}
 	alloc[contracts.ExactProxyAddress] = types.Account{Code: contracts.ExactProxy().Runtime, Nonce: 1}
 	alloc[contracts.Multicall3Address] = types.Account{Code: contracts.Multicall3().Runtime, Nonce: 1}
+	alloc[contracts.Create2Address] = types.Account{Code: contracts.Create2Runtime, Nonce: 1}
+	alloc[contracts.SettlementAddress] = types.Account{Code: contracts.Settlement().Runtime, Nonce: 1}
 
 	token := types.Account{Code: contracts.TestToken().Runtime, Nonce: 1, Storage: map[common.Hash]common.Hash{}}
 	supply := new(big.Int)
