@@ -72,7 +72,7 @@ func TestAccepted(t *testing.T) {
 	dear.Amount = amountOf("2000000000000000000")
 	challenge.Accepts = []x402.Requirements{dear, matching}
 	accepted, err := challenge.Accepted()
-	if err != nil || !accepted.Equal(matching) {
+	if err != nil || accepted.Mismatch(matching) != "" {
 		t.Errorf("got %+v, %v", accepted, err)
 	}
 }

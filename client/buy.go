@@ -294,11 +294,7 @@ func (c *Client) outcome(
 	case boxoffice.Admitted:
 		return status, nil
 	case boxoffice.PaymentFailed:
-		failure := &PaymentError{Status: status}
-		if status.Payment != nil {
-			failure.Reason = status.Payment.Reason
-		}
-		return status, errors.Join(failure, c.failed(ctx, a.order.RequestKey, payment))
+		return status, errors.Join(&PaymentError{status}, c.failed(ctx, a.order.RequestKey, payment))
 	}
 	return status, &PendingError{status, fmt.Errorf("the service says %s after the payment was sent", status.Status)}
 }

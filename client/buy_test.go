@@ -153,7 +153,7 @@ func TestBuyAgainAfterFailureKeepsTheNonce(t *testing.T) {
 			func(s *service) { s.outcome = nil },
 			func(err error) bool {
 				failure, ok := errors.AsType[*client.PaymentError](err)
-				return ok && failure.Reason == string(x402.ReasonSimulation)
+				return ok && failure.Reason() == string(x402.ReasonSimulation)
 			},
 		},
 		{

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,16 +121,18 @@ func (e *ShortfallError) Error() string {
 
 // PaymentError says that an order's payment failed, and why. Buying again with
 // the same request key signs again, with the same nonce, while the quote lives.
-type PaymentError struct {
-	Reason string // one of boxoffice.Reasons; empty if the service does not say
-	Status boxoffice.Status
+type PaymentError struct{ Status boxoffice.Status }
+
+// Reason returns one of boxoffice.Reasons, or "" if the service does not say why.
+func (e *PaymentError) Reason() string {
+	if e.Status.Payment == nil {
+		return ""
+	}
+	return e.Status.Payment.Reason
 }
 
 func (e *PaymentError) Error() string {
-	reason := e.Reason
-	if reason == "" {
-		reason = "the service gives no reason"
-	}
+	reason := cmp.Or(e.Reason(), "the service gives no reason")
 	return fmt.Sprintf("the payment of order %s failed: %s", e.Status.Order.ID, reason)
 }
 

@@ -57,6 +57,3 @@ func (r Requirements) Mismatch(other Requirements) (field string) {
 	}
 	return ""
 }
-
-// Equal reports whether r and other are the same terms.
-func (r Requirements) Equal(other Requirements) bool { return r.Mismatch(other) == "" }

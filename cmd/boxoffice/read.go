@@ -127,11 +127,7 @@ func (cmd *orderCmd) watch(
 	}
 	switch status.Status {
 	case boxoffice.PaymentFailed:
-		failure := &client.PaymentError{Status: status}
-		if status.Payment != nil {
-			failure.Reason = status.Payment.Reason
-		}
-		outcome = failure
+		outcome = &client.PaymentError{Status: status}
 	case boxoffice.Expired:
 		outcome = &boxoffice.Problem{Code: boxoffice.QuoteExpired}
 	}
