@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"boxoffice"
+	"boxoffice/internal/test/devchain"
 	"boxoffice/x402"
 
-	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/common/math"
@@ -291,23 +291,9 @@ func (p *purchase) showSubmit() string {
 		code("json", p.canonical(p.admitted))
 }
 
-const settleABI = `[{"type":"function","name":"settle","inputs":[
-	{"type":"tuple","name":"permit","components":[
-		{"type":"tuple","name":"permitted","components":[
-			{"type":"address","name":"token"},{"type":"uint256","name":"amount"}]},
-		{"type":"uint256","name":"nonce"},{"type":"uint256","name":"deadline"}]},
-	{"type":"address","name":"owner"},
-	{"type":"tuple","name":"witness","components":[
-		{"type":"address","name":"to"},{"type":"uint256","name":"validAfter"}]},
-	{"type":"bytes","name":"signature"}],"outputs":[]}]`
-
 func (p *purchase) showChain() string {
-	contract, err := abi.JSON(strings.NewReader(settleABI))
-	if err != nil {
-		p.t.Fatal(err)
-	}
 	a := p.payment.Payload.Payload.Authorization
-	calldata, err := packSettle(contract, a, p.payment.Payload.Payload.Signature)
+	calldata, err := devchain.SettleCall(a, p.payment.Payload.Payload.Signature)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -321,24 +307,6 @@ func (p *purchase) showChain() string {
 		lines("topic 0", transfer.Hex(), "topic 1", common.BytesToHash(a.From[:]).Hex(),
 			"topic 2", common.BytesToHash(a.Witness.To[:]).Hex(),
 			"data", hexutil.Encode(common.BigToHash(a.Permitted.Amount.Big()).Bytes()))
-}
-
-func packSettle(contract abi.ABI, a x402.Authorization, signature []byte) ([]byte, error) {
-	type permitted struct {
-		Token  common.Address
-		Amount *big.Int
-	}
-	type permit struct {
-		Permitted       permitted
-		Nonce, Deadline *big.Int
-	}
-	type witness struct {
-		To         common.Address
-		ValidAfter *big.Int
-	}
-	return contract.Pack("settle",
-		permit{permitted{a.Permitted.Token, a.Permitted.Amount.Big()}, a.Nonce.Big(), a.Deadline.Big()},
-		a.From, witness{a.Witness.To, a.Witness.ValidAfter.Big()}, signature)
 }
 
 func (p *purchase) path() string {

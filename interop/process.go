@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,35 +9,18 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
+
+	"boxoffice/internal/test/testlog"
 )
 
 // A process is a program that runs until it is stopped.
 type process struct {
 	command        *exec.Cmd
-	stdin          io.Closer // the program ends when it is closed, also because this process died
-	stdout, stderr record
+	stdin          io.Closer     // the program ends when it is closed, also because this process died
+	stdout, stderr testlog.Log   // can be read while the process runs
 	over           chan struct{} // closed when the process has ended
 	ended          error         // how it ended
-}
-
-// record collects the output of a process, which can be read while the process runs.
-type record struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
 }
 
 func start(command *exec.Cmd) (*process, error) {

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"boxoffice/internal/httpapi"
 	"boxoffice/internal/httpapi/ratelimit"
 	"boxoffice/internal/order"
+	"boxoffice/internal/test/testlog"
 	"boxoffice/internal/work"
 	"boxoffice/x402"
 
@@ -91,19 +90,19 @@ type service struct {
 	work      storedWork
 	validator *apitest.Validator
 	server    *httptest.Server
-	log       *lockedBuffer
+	log       testlog.Log
 	now       time.Time
 }
 
 func serve(t *testing.T, change ...func(*httpapi.Config)) *service {
 	t.Helper()
-	s := &service{t: t, log: &lockedBuffer{}, now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	s := &service{t: t, now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
 	document := document(t)
 	config := httpapi.Config{
 		Flow: &s.flow, Work: &s.work, BaseURL: baseURL, Document: document,
 		Capabilities: func(context.Context) boxoffice.Capabilities { return capabilities(t) },
 		PerToken:     ratelimit.Rate{PerSecond: 1, Burst: 1000}, PerAddress: ratelimit.Rate{PerSecond: 1, Burst: 1000},
-		Log: slog.New(slog.NewJSONHandler(s.log, nil)),
+		Log: slog.New(slog.NewJSONHandler(&s.log, nil)),
 		Now: func() time.Time { return s.now },
 	}
 	for _, apply := range change {
@@ -193,23 +192,6 @@ func (r reply) decode(t *testing.T, v any) {
 	if err := json.Unmarshal(r.body, v); err != nil {
 		t.Fatalf("%s: %v", r.body, err)
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(data []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(data)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 var terms = boxoffice.Payment{

@@ -423,22 +423,7 @@ func TestSettledBySomebodyElse(t *testing.T) {
 
 func settleDirectly(t testing.TB, w *servertest.World, d *draft) common.Hash {
 	t.Helper()
-	type permitted struct {
-		Token  common.Address
-		Amount *big.Int
-	}
-	type permit struct {
-		Permitted       permitted
-		Nonce, Deadline *big.Int
-	}
-	type witness struct {
-		To         common.Address
-		ValidAfter *big.Int
-	}
-	auth := d.auth()
-	data, err := contracts.ExactProxy().ABI.Pack("settle",
-		permit{permitted{auth.Permitted.Token, auth.Permitted.Amount.Big()}, auth.Nonce.Big(), auth.Deadline.Big()},
-		auth.From, witness{auth.Witness.To, auth.Witness.ValidAfter.Big()}, []byte(d.payload.Payload.Signature))
+	data, err := devchain.SettleCall(*d.auth(), d.payload.Payload.Signature)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"boxoffice/internal/server"
 	"boxoffice/internal/test/devchain"
 	"boxoffice/internal/test/testdb"
+	"boxoffice/internal/test/testlog"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -34,7 +35,7 @@ type World struct {
 	Options   server.Options
 	Validator *apitest.Validator // checks every response that HTTP gets
 	HTTP      *http.Client
-	Log       *Log
+	Log       *testlog.Log
 
 	t       testing.TB
 	service *Service // nil while it is stopped
@@ -51,7 +52,7 @@ var Price = x402.NewUint256(1_000_000)
 // the test.
 func Start(t testing.TB, change ...func(*server.Options)) *World {
 	t.Helper()
-	w := &World{t: t, Log: new(Log)}
+	w := &World{t: t, Log: new(testlog.Log)}
 	var err error
 	w.Chain, err = devchain.Start(t.Context(), devchain.Config{Funded: devchain.DevAccounts(), Now: w.Now})
 	if err != nil {
@@ -263,23 +264,4 @@ func (w *World) Received() *big.Int {
 		w.t.Fatal(err)
 	}
 	return balance
-}
-
-// Log collects everything that is written to it. Many goroutines may use it.
-type Log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"boxoffice/internal/store/sqlite"
 	"boxoffice/internal/store/storetest"
 	"boxoffice/internal/test/testdb"
+	"boxoffice/internal/test/testlog"
 	"boxoffice/internal/work"
 	"boxoffice/internal/work/agent"
 	"boxoffice/internal/work/engine"
@@ -30,7 +30,7 @@ type place struct {
 	ahead  atomic.Int64 // of the real clock, in nanoseconds
 	orders atomic.Uint64
 	owner  boxoffice.Requester
-	log    logged
+	log    testlog.Log
 }
 
 func newPlace(t testing.TB) *place {
@@ -277,21 +277,4 @@ func (p *place) untilJob(id boxoffice.UUID, state boxoffice.JobState) boxoffice.
 		p.t.Error(err)
 	}
 	return job
-}
-
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(text)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
