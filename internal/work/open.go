@@ -11,7 +11,10 @@ import (
 )
 
 // OpenJob queues a new job.
-func OpenJob(ctx context.Context, tx Tx, owner Owner, template, objective string, launchKind *string, brief Brief, now boxoffice.Timestamp) (Opened, error) {
+func OpenJob(
+	ctx context.Context, tx Tx, owner Owner,
+	template, objective string, launchKind *string, brief Brief, now boxoffice.Timestamp,
+) (Opened, error) {
 	job := newJob(owner, template, objective, now)
 	job.LaunchKind, job.Brief = launchKind, brief
 	job.Steps = nodesOf(job)
@@ -20,7 +23,9 @@ func OpenJob(ctx context.Context, tx Tx, owner Owner, template, objective string
 
 // ContinueJob gives an input to a job. A job that is blocked is queued again. A job that
 // is completed stays as it is: a new job is opened for the next version of its project.
-func ContinueJob(ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, text string, now boxoffice.Timestamp) (Opened, error) {
+func ContinueJob(
+	ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, text string, now boxoffice.Timestamp,
+) (Opened, error) {
 	input := Input{OrderID: owner.OrderID, Text: text, At: now}
 	err := tx.Change(ctx, id, func(g Graph) (Change, error) { return g.GiveInput(input) })
 	if !errors.Is(err, ErrEnded) {
@@ -38,19 +43,25 @@ func ContinueJob(ctx context.Context, tx Tx, owner Owner, id boxoffice.UUID, tex
 }
 
 // OpenOracle queues a question for a panel.
-func OpenOracle(ctx context.Context, tx Tx, owner Owner, oracle boxoffice.Oracle, now boxoffice.Timestamp) (Opened, error) {
+func OpenOracle(
+	ctx context.Context, tx Tx, owner Owner, oracle boxoffice.Oracle, now boxoffice.Timestamp,
+) (Opened, error) {
 	oracle.ID, oracle.State = boxoffice.NewUUID(), boxoffice.JobQueued
 	oracle.CreatedAt, oracle.UpdatedAt = now, now
 	panel := make([]Node, oracle.PanelSize)
 	for i := range panel {
 		panel[i] = NewMember(oracle.ID, i, now)
 	}
-	return Opened{Kind: KindOracle, ID: oracle.ID}, tx.InsertOracle(ctx, Oracle{Oracle: oracle, Owner: owner, Panel: panel})
+	return Opened{Kind: KindOracle, ID: oracle.ID},
+		tx.InsertOracle(ctx, Oracle{Oracle: oracle, Owner: owner, Panel: panel})
 }
 
 // OpenWorkflow saves a workflow and queues its job, whose steps are the workflow's
 // nodes and whose template is shape:chain or shape:dag.
-func OpenWorkflow(ctx context.Context, tx Tx, owner Owner, objective, shape string, nodes []boxoffice.WorkflowNode, now boxoffice.Timestamp) (Opened, error) {
+func OpenWorkflow(
+	ctx context.Context, tx Tx, owner Owner,
+	objective, shape string, nodes []boxoffice.WorkflowNode, now boxoffice.Timestamp,
+) (Opened, error) {
 	job := newJob(owner, "shape:"+shape, objective, now)
 	job.Brief.Nodes = nodes
 	job.Steps = nodesOf(job)
@@ -87,7 +98,8 @@ func CreateSchedule(ctx context.Context, tx Tx, owner Owner, r Recurrence, now b
 		Missed:    cmp.Or(r.Missed, boxoffice.MissedSkip),
 		CreatedAt: now, UpdatedAt: now,
 	}
-	return Opened{Kind: KindSchedule, ID: schedule.ID}, tx.InsertSchedule(ctx, Schedule{Schedule: schedule, Owner: owner})
+	return Opened{Kind: KindSchedule, ID: schedule.ID},
+		tx.InsertSchedule(ctx, Schedule{Schedule: schedule, Owner: owner})
 }
 
 // TopUpSchedule adds runs to a schedule, whatever its state.
@@ -99,7 +111,9 @@ func TopUpSchedule(ctx context.Context, tx Tx, id boxoffice.UUID, runs int64, no
 
 // RunSchedule takes the due scheduled run of a schedule, and saves it with the job or
 // oracle that open opens. It returns ErrStale if none is due.
-func RunSchedule(ctx context.Context, tx Tx, id boxoffice.UUID, now boxoffice.Timestamp, open func(Schedule) (Opened, error)) error {
+func RunSchedule(
+	ctx context.Context, tx Tx, id boxoffice.UUID, now boxoffice.Timestamp, open func(Schedule) (Opened, error),
+) error {
 	var schedule Schedule
 	var run boxoffice.ScheduledRun
 	err := tx.ChangeSchedule(ctx, id, func(s Schedule) (next Schedule, err error) {
@@ -137,7 +151,9 @@ type Canceller struct{ Store Updater }
 // an oracle, or it stops a schedule. Results of the cancelled runs are dropped. Work
 // that is blocked or stopped stays as it is. Cancel returns ErrNotFound, or, together
 // with the State, ErrEnded for work that is completed or has no scheduled runs left.
-func (c Canceller) Cancel(ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp) (cancelled Cancelled, err error) {
+func (c Canceller) Cancel(
+	ctx context.Context, id boxoffice.UUID, now boxoffice.Timestamp,
+) (cancelled Cancelled, err error) {
 	err = c.Store.Update(ctx, "cancel", func(tx Tx) error {
 		found, err := tx.Find(ctx, id)
 		if err != nil {

@@ -37,7 +37,8 @@ func (c CallbackStore) Open(ctx context.Context, id string, of boxoffice.UUID, n
 func (c CallbackStore) Put(ctx context.Context, id string, result []byte) (kept []byte, err error) {
 	err = c.Store.write(ctx, "save callback", func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx,
-			"UPDATE callbacks SET result = coalesce(result, ?) WHERE task_id = ? RETURNING result", result, id).Scan(&kept)
+			"UPDATE callbacks SET result = coalesce(result, ?) WHERE task_id = ? RETURNING result", result, id,
+		).Scan(&kept)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = work.ErrNotFound
 		}

@@ -40,6 +40,12 @@ func collect[T any](
 	return list, rows.Err()
 }
 
+// scanValue reads a row of one column.
+func scanValue[T any](from row) (value T, err error) {
+	err = from.Scan(&value)
+	return value, err
+}
+
 // text stores a value as the text that it has in JSON.
 type text struct{ encoding.TextMarshaler }
 

@@ -9,12 +9,15 @@ import (
 )
 
 const selectNode = `
-	SELECT work_id, position, kind, name, template, objective, after, state, attempts, failures, workers_lost, inputs_given,
-	       due_at, coalesce(holder, ''), held_until, coalesce(ending_holder, ''), ending_until, summary, choice, reason, started_at, ended_at
+	SELECT work_id, position, kind, name, template, objective, after,
+	       state, attempts, failures, workers_lost, inputs_given,
+	       due_at, coalesce(holder, ''), held_until, coalesce(ending_holder, ''), ending_until,
+	       summary, choice, reason, started_at, ended_at
 	FROM nodes `
 
 func scanNode(from row) (node work.Node, err error) {
-	err = from.Scan(&node.Work, &node.Position, &node.Kind, &node.ID, &node.Template, &node.Objective, document{&node.After},
+	err = from.Scan(
+		&node.Work, &node.Position, &node.Kind, &node.ID, &node.Template, &node.Objective, document{&node.After},
 		&node.State, &node.Attempts, &node.Failures, &node.WorkersLost, &node.InputsGiven,
 		&node.DueAt, &node.Holder, &node.HeldUntil, &node.EndingHolder, &node.EndingUntil,
 		&node.Summary, &node.Choice, &node.Reason, &node.StartedAt, &node.EndedAt)
@@ -32,11 +35,12 @@ func (t *workTx) insertNodes(ctx context.Context, nodes []work.Node) error {
 	for _, node := range nodes {
 		t.queued = t.queued || node.State == boxoffice.NodeQueued
 		if _, err := t.tx.ExecContext(ctx, `
-			INSERT INTO nodes (work_id, position, kind, name, template, objective, after, state, attempts, failures, workers_lost,
-			                   inputs_given, due_at, summary, choice, reason)
+			INSERT INTO nodes (work_id, position, kind, name, template, objective, after,
+			                   state, attempts, failures, workers_lost, inputs_given, due_at, summary, choice, reason)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			node.Work, node.Position, node.Kind, node.ID, node.Template, node.Objective, document{node.After}, node.State,
-			node.Attempts, node.Failures, node.WorkersLost, node.InputsGiven, node.DueAt, node.Summary, node.Choice, node.Reason,
+			node.Work, node.Position, node.Kind, node.ID, node.Template, node.Objective, document{node.After},
+			node.State, node.Attempts, node.Failures, node.WorkersLost, node.InputsGiven, node.DueAt,
+			node.Summary, node.Choice, node.Reason,
 		); err != nil {
 			return fmt.Errorf("insert node: %w", err)
 		}
@@ -47,41 +51,35 @@ func (t *workTx) insertNodes(ctx context.Context, nodes []work.Node) error {
 // Change implements work.Changer. The transaction holds the write lock, so
 // nothing that it has read changes before it ends.
 func (t *workTx) Change(ctx context.Context, id boxoffice.UUID, decide func(work.Graph) (work.Change, error)) error {
-	_, err := t.change(ctx, id, decide)
-	return err
-}
-
-// change returns the graph as it was and what was written.
-func (t *workTx) change(ctx context.Context, id boxoffice.UUID, decide func(work.Graph) (work.Change, error)) (work.Change, error) {
 	graph, err := queryWork(ctx, t.tx, scanGraph, selectGraph, id)
 	if err != nil {
-		return work.Change{}, err
+		return err
 	}
 	if graph.Nodes, err = nodesOf(ctx, t.tx, id); err != nil {
-		return work.Change{}, err
+		return err
 	}
 	change, err := decide(graph)
 	if err != nil {
-		return work.Change{}, err
+		return err
 	}
 	for _, node := range change.Nodes {
 		if err := t.updateNode(ctx, node); err != nil {
-			return work.Change{}, fmt.Errorf("update node: %w", err)
+			return fmt.Errorf("update node: %w", err)
 		}
 	}
 	if err := t.insertNodes(ctx, change.Members); err != nil {
-		return work.Change{}, err
+		return err
 	}
 	if input := change.Input; input != nil {
 		if _, err := t.tx.ExecContext(ctx, "INSERT INTO job_inputs (order_id, job_id, text, at) VALUES (?, ?, ?, ?)",
 			input.OrderID, id, input.Text, input.At); err != nil {
-			return work.Change{}, fmt.Errorf("insert input: %w", err)
+			return fmt.Errorf("insert input: %w", err)
 		}
 	}
 	if change.Record != nil {
-		err = t.updateRecord(ctx, graph, *change.Record)
+		return t.updateRecord(ctx, graph, *change.Record)
 	}
-	return change, err
+	return nil
 }
 
 const selectGraph = `
@@ -97,11 +95,13 @@ func (t *workTx) updateNode(ctx context.Context, change work.NodeChange) error {
 	from, to := change.From, change.To
 	t.queued = t.queued || to.State == boxoffice.NodeQueued
 	if err := moveWork(ctx, t.tx, `
-		UPDATE nodes SET state = ?, attempts = ?, failures = ?, workers_lost = ?, inputs_given = ?, due_at = ?, holder = ?, held_until = ?,
-		       ending_holder = ?, ending_until = ?, summary = ?, choice = ?, reason = ?, log = coalesce(?, log), started_at = ?, ended_at = ?
+		UPDATE nodes SET state = ?, attempts = ?, failures = ?, workers_lost = ?, inputs_given = ?,
+		       due_at = ?, holder = ?, held_until = ?, ending_holder = ?, ending_until = ?,
+		       summary = ?, choice = ?, reason = ?, log = coalesce(?, log), started_at = ?, ended_at = ?
 		WHERE work_id = ? AND position = ? AND state = ? AND attempts = ? AND holder IS ?`,
-		to.State, to.Attempts, to.Failures, to.WorkersLost, to.InputsGiven, to.DueAt, unlessEmpty(to.Holder), to.HeldUntil,
-		unlessEmpty(to.EndingHolder), to.EndingUntil, to.Summary, to.Choice, to.Reason, change.Log, to.StartedAt, to.EndedAt,
+		to.State, to.Attempts, to.Failures, to.WorkersLost, to.InputsGiven,
+		to.DueAt, unlessEmpty(to.Holder), to.HeldUntil, unlessEmpty(to.EndingHolder), to.EndingUntil,
+		to.Summary, to.Choice, to.Reason, change.Log, to.StartedAt, to.EndedAt,
 		from.Work, from.Position, from.State, from.Attempts, unlessEmpty(from.Holder),
 	); err != nil || !change.TaskEnded {
 		return err

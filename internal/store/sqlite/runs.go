@@ -75,7 +75,9 @@ func scanPlace(from row) (run work.Run, err error) {
 // are due longest first. start decides how each row changes; a node for which it
 // returns work.ErrStale or work.ErrEnding is skipped. If a node cannot be claimed
 // for another reason none is, and that node is due again a minute later.
-func (s *Store) Claim(ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error)) (claimed []work.Assignment, err error) {
+func (s *Store) Claim(
+	ctx context.Context, claim work.Claim, now boxoffice.Timestamp, start func(work.Graph, int) (work.Change, error),
+) (claimed []work.Assignment, err error) {
 	// Most polls find nothing, so the first look does not take the write lock.
 	due, err := collect(ctx, s.readers, scanPlace, selectDueNodes, now, document{claim.Templates}, 1)
 	if err != nil || len(due) == 0 {
@@ -115,20 +117,25 @@ const claimAgainAfter = boxoffice.Timestamp(time.Minute / time.Millisecond)
 // postpone makes a queued node due later, so that a row that cannot be read does
 // not keep workers from the nodes that are due after it.
 func (s *Store) postpone(ctx context.Context, node work.Run, now boxoffice.Timestamp) error {
-	_, err := s.writer.ExecContext(ctx, "UPDATE nodes SET due_at = ? WHERE work_id = ? AND position = ? AND state = 'queued'",
+	_, err := s.writer.ExecContext(ctx,
+		"UPDATE nodes SET due_at = ? WHERE work_id = ? AND position = ? AND state = 'queued'",
 		now+claimAgainAfter, node.Work, node.Position)
 	return named(ctx, "postpone node", err)
 }
 
-func (t *workTx) claim(ctx context.Context, place work.Run, start func(work.Graph, int) (work.Change, error)) (assignment work.Assignment, err error) {
-	change, err := t.change(ctx, place.Work, func(graph work.Graph) (work.Change, error) {
-		assignment.Predecessors = graph.Predecessors(place.Position)
-		return start(graph, place.Position)
-	})
-	if err != nil {
+func (t *workTx) claim(
+	ctx context.Context, place work.Run, start func(work.Graph, int) (work.Change, error),
+) (assignment work.Assignment, err error) {
+	var node work.Node
+	if err := t.Change(ctx, place.Work, func(graph work.Graph) (work.Change, error) {
+		change, err := start(graph, place.Position)
+		if err == nil {
+			node, assignment.Predecessors = change.Node(place.Position), graph.Predecessors(place.Position)
+		}
+		return change, err
+	}); err != nil {
 		return assignment, err
 	}
-	node := change.Nodes[0].To
 	assignment.Run = work.Run{Work: node.Work, Position: node.Position, Attempt: node.Attempts}
 	assignment.Node = node
 	if node.Kind == work.NodeMember {
@@ -138,10 +145,8 @@ func (t *workTx) claim(ctx context.Context, place work.Run, start func(work.Grap
 	if assignment.Job, err = queryWork(ctx, t.tx, scanJob, selectJob+"WHERE j.id = ?", node.Work); err != nil {
 		return assignment, err
 	}
-	assignment.Inputs, err = collect(ctx, t.tx, func(from row) (input string, err error) {
-		err = from.Scan(&input)
-		return input, err
-	}, "SELECT text FROM job_inputs WHERE job_id = ? ORDER BY at, order_id", node.Work)
+	assignment.Inputs, err = collect(ctx, t.tx, scanValue[string],
+		"SELECT text FROM job_inputs WHERE job_id = ? ORDER BY at, order_id", node.Work)
 	return assignment, err
 }
 
@@ -157,13 +162,16 @@ const renewRuns = `
 
 // Renew keeps those of the runs that still belong to holder until the given
 // moment, and returns them.
-func (s *Store) Renew(ctx context.Context, holder string, runs []work.Run, until boxoffice.Timestamp) (held []work.Run, err error) {
-	held, err = collect(ctx, s.writer, scanRun, renewRuns, until, holder, document{runs})
+func (s *Store) Renew(
+	ctx context.Context, holder string, runs []work.Run, until boxoffice.Timestamp,
+) ([]work.Run, error) {
+	held, err := collect(ctx, s.writer, scanRun, renewRuns, until, holder, document{runs})
 	return held, named(ctx, "renew runs", err)
 }
 
 const selectExpired = `
-	SELECT work_id, position, attempts FROM nodes WHERE state = 'running' AND held_until < ? ORDER BY held_until LIMIT ?`
+	SELECT work_id, position, attempts FROM nodes
+	WHERE state = 'running' AND held_until < ? ORDER BY held_until LIMIT ?`
 
 // Expired returns the runs whose holders did not renew them, oldest first.
 func (s *Store) Expired(ctx context.Context, now boxoffice.Timestamp, limit int) ([]work.Run, error) {
@@ -173,17 +181,10 @@ func (s *Store) Expired(ctx context.Context, now boxoffice.Timestamp, limit int)
 
 // DueTemplates returns how many queued nodes are due, by template.
 func (s *Store) DueTemplates(ctx context.Context, now boxoffice.Timestamp) (map[string]int, error) {
-	type count struct {
-		template string
-		nodes    int
-	}
-	counts, err := collect(ctx, s.readers, func(from row) (c count, err error) {
-		err = from.Scan(&c.template, &c.nodes)
-		return c, err
-	}, "SELECT template, count(*) FROM nodes WHERE state = 'queued' AND due_at <= ? GROUP BY template", now)
-	due := map[string]int{}
-	for _, c := range counts {
-		due[c.template] = c.nodes
-	}
+	var due map[string]int
+	err := s.readers.QueryRowContext(ctx, `
+		SELECT json_group_object(template, due) FROM (
+			SELECT template, count(*) due FROM nodes WHERE state = 'queued' AND due_at <= ? GROUP BY template)`, now,
+	).Scan(document{&due})
 	return due, named(ctx, "count due nodes", err)
 }

@@ -21,8 +21,8 @@ const (
 func scanSchedule(from row) (schedule work.Schedule, err error) {
 	var input string
 	err = from.Scan(append(intoOwner(&schedule.Owner), &schedule.ID, &schedule.State, &schedule.Action, &input,
-		&schedule.IntervalMinutes, &schedule.RunsBought, &schedule.RunsLeft, &schedule.NextRunAt, &schedule.StoppedBefore,
-		&schedule.Missed, &schedule.CreatedAt, &schedule.UpdatedAt)...)
+		&schedule.IntervalMinutes, &schedule.RunsBought, &schedule.RunsLeft,
+		&schedule.NextRunAt, &schedule.StoppedBefore, &schedule.Missed, &schedule.CreatedAt, &schedule.UpdatedAt)...)
 	schedule.Input = []byte(input)
 	return schedule, err
 }
@@ -31,15 +31,19 @@ func scanSchedule(from row) (schedule work.Schedule, err error) {
 const lastRuns = 10
 
 // Schedule implements work.Store.
-func (s *Store) Schedule(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (schedule work.Schedule, err error) {
+func (s *Store) Schedule(
+	ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID,
+) (schedule work.Schedule, err error) {
 	err = s.view(ctx, "read schedule", func(tx *sql.Tx) error {
-		if schedule, err = queryWork(ctx, tx, scanSchedule, selectSchedule+"WHERE id = ? AND requester = ?", id, identity(requester)); err != nil {
+		const where = "WHERE id = ? AND requester = ?"
+		if schedule, err = queryWork(ctx, tx, scanSchedule, selectSchedule+where, id, identity(requester)); err != nil {
 			return err
 		}
 		schedule.LastRuns, err = collect(ctx, tx, func(from row) (run boxoffice.ScheduledRun, err error) {
 			err = from.Scan(&run.Number, &run.Kind, &run.ID, &run.DueAt, &run.At)
 			return run, err
-		}, "SELECT number, kind, work_id, due_at, at FROM schedule_runs WHERE schedule_id = ? ORDER BY number DESC LIMIT ?", id, lastRuns)
+		}, `SELECT number, kind, work_id, due_at, at FROM schedule_runs
+			WHERE schedule_id = ? ORDER BY number DESC LIMIT ?`, id, lastRuns)
 		return err
 	})
 	return schedule, err
@@ -47,7 +51,9 @@ func (s *Store) Schedule(ctx context.Context, requester boxoffice.Requester, id 
 
 // DueSchedules returns the schedules that have a run due and sort after the given
 // one; the one that is due longest comes first.
-func (s *Store) DueSchedules(ctx context.Context, now boxoffice.Timestamp, after work.Due, limit int) ([]work.Due, error) {
+func (s *Store) DueSchedules(
+	ctx context.Context, now boxoffice.Timestamp, after work.Due, limit int,
+) ([]work.Due, error) {
 	due, err := collect(ctx, s.readers, func(from row) (due work.Due, err error) {
 		err = from.Scan(&due.At, &due.ID)
 		return due, err
@@ -56,7 +62,9 @@ func (s *Store) DueSchedules(ctx context.Context, now boxoffice.Timestamp, after
 }
 
 // ChangeSchedule implements work.Changer.
-func (t *workTx) ChangeSchedule(ctx context.Context, id boxoffice.UUID, decide func(work.Schedule) (work.Schedule, error)) error {
+func (t *workTx) ChangeSchedule(
+	ctx context.Context, id boxoffice.UUID, decide func(work.Schedule) (work.Schedule, error),
+) error {
 	from, err := queryWork(ctx, t.tx, scanSchedule, selectSchedule+"WHERE id = ?", id)
 	if err != nil {
 		return err
@@ -66,7 +74,8 @@ func (t *workTx) ChangeSchedule(ctx context.Context, id boxoffice.UUID, decide f
 		return err
 	}
 	return moveWork(ctx, t.tx, `
-		UPDATE schedules SET state = ?, runs_bought = ?, runs_left = ?, next_run_at = ?, stopped_before = ?, updated_at = ?
+		UPDATE schedules
+		SET state = ?, runs_bought = ?, runs_left = ?, next_run_at = ?, stopped_before = ?, updated_at = ?
 		WHERE id = ? AND state = ? AND runs_bought = ? AND runs_left = ? AND next_run_at IS ?`,
 		to.State, to.RunsBought, to.RunsLeft, to.NextRunAt, to.StoppedBefore, to.UpdatedAt,
 		id, from.State, from.RunsBought, from.RunsLeft, from.NextRunAt)

@@ -203,10 +203,7 @@ func (s *Store) Carried(ctx context.Context, hash common.Hash) (ours bool, inten
 		if err := found.Scan(&ours); err != nil {
 			return err
 		}
-		intents, err = collect(ctx, tx, func(from row) (id boxoffice.UUID, err error) {
-			err = from.Scan(&id)
-			return id, err
-		}, `
+		intents, err = collect(ctx, tx, scanValue[boxoffice.UUID], `
 			SELECT m.intent_id FROM transactions t JOIN slot_intents m ON m.slot_id = t.slot_id
 			WHERE t.hash = ? ORDER BY m.position`, text{hash})
 		return err

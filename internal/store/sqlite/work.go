@@ -20,7 +20,9 @@ func intoOwner(owner *work.Owner) []any {
 }
 
 // queryWork reads one record of work.
-func queryWork[T any](ctx context.Context, db querier, scan func(row) (T, error), query string, args ...any) (T, error) {
+func queryWork[T any](
+	ctx context.Context, db querier, scan func(row) (T, error), query string, args ...any,
+) (T, error) {
 	record, err := scan(db.QueryRowContext(ctx, query, args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = work.ErrNotFound
@@ -29,9 +31,9 @@ func queryWork[T any](ctx context.Context, db querier, scan func(row) (T, error)
 }
 
 const selectJob = `
-	SELECT j.requester, j.payer, j.order_id, j.id, j.state, j.template, j.objective, j.launch_kind, j.blocked_reason, j.delivery,
-	       j.created_at, j.updated_at, j.brief, j.project_id, j.project_version,
-	       (SELECT count(*) FROM jobs v WHERE v.project_id = j.project_id)
+	SELECT j.requester, j.payer, j.order_id, j.id, j.state, j.template, j.objective,
+	       j.launch_kind, j.blocked_reason, j.delivery, j.created_at, j.updated_at, j.brief,
+	       j.project_id, j.project_version, (SELECT count(*) FROM jobs v WHERE v.project_id = j.project_id)
 	FROM jobs j `
 
 func scanJob(from row) (work.Job, error) {
@@ -42,8 +44,9 @@ func scanJob(from row) (work.Job, error) {
 		of      int
 	)
 	err := from.Scan(append(intoOwner(&job.Owner),
-		&job.ID, &job.State, &job.Template, &job.Objective, &job.LaunchKind, &job.BlockedReason, document{&job.Delivery},
-		&job.CreatedAt, &job.UpdatedAt, document{&job.Brief}, &project, &version, &of)...)
+		&job.ID, &job.State, &job.Template, &job.Objective,
+		&job.LaunchKind, &job.BlockedReason, document{&job.Delivery}, &job.CreatedAt, &job.UpdatedAt,
+		document{&job.Brief}, &project, &version, &of)...)
 	if project != nil {
 		job.Project = &boxoffice.Project{ID: *project, Version: orZero(version), Of: of}
 	}
@@ -68,15 +71,18 @@ func selectJobs(requester boxoffice.Requester, query work.JobQuery) (statement s
 	filter("j.template = ?", query.Template)
 	filter("j.launch_kind = ?", query.LaunchKind)
 	if query.After != nil {
-		where, args = append(where, "(j.created_at, j.id) < (?, ?)"), append(args, query.After.CreatedAt, query.After.ID)
+		where = append(where, "(j.created_at, j.id) < (?, ?)")
+		args = append(args, query.After.CreatedAt, query.After.ID)
 	}
-	return selectJob + "WHERE " + strings.Join(where, " AND ") + " ORDER BY j.created_at DESC, j.id DESC LIMIT ?", append(args, query.Limit)
+	statement = selectJob + "WHERE " + strings.Join(where, " AND ") + " ORDER BY j.created_at DESC, j.id DESC LIMIT ?"
+	return statement, append(args, query.Limit)
 }
 
 // Job implements work.Store.
 func (s *Store) Job(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (job work.Job, err error) {
 	err = s.view(ctx, "read job", func(tx *sql.Tx) error {
-		if job, err = queryWork(ctx, tx, scanJob, selectJob+"WHERE j.id = ? AND j.requester = ?", id, identity(requester)); err != nil {
+		const where = "WHERE j.id = ? AND j.requester = ?"
+		if job, err = queryWork(ctx, tx, scanJob, selectJob+where, id, identity(requester)); err != nil {
 			return err
 		}
 		nodes, err := nodesOf(ctx, tx, id)
@@ -92,29 +98,34 @@ func (s *Store) Job(ctx context.Context, requester boxoffice.Requester, id boxof
 
 // Delivered returns those of the given jobs whose work is over: it was delivered,
 // or its delivery failed before the given moment.
-func (s *Store) Delivered(ctx context.Context, jobs []boxoffice.UUID, failedBefore boxoffice.Timestamp) ([]boxoffice.UUID, error) {
-	over, err := collect(ctx, s.readers, func(from row) (id boxoffice.UUID, err error) {
-		err = from.Scan(&id)
-		return id, err
-	}, `SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND state = 'completed'
+func (s *Store) Delivered(
+	ctx context.Context, jobs []boxoffice.UUID, failedBefore boxoffice.Timestamp,
+) ([]boxoffice.UUID, error) {
+	over, err := collect(ctx, s.readers, scanValue[boxoffice.UUID], `
+		SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND state = 'completed'
 		AND (delivery ->> '$.failure' IS NULL OR updated_at < ?)`, document{jobs}, failedBefore)
 	return over, named(ctx, "read delivered jobs", err)
 }
 
 const selectOracle = `
-	SELECT ` + ownerColumns + `, id, state, question, panel_size, options, context, blocked_reason, answer, created_at, updated_at
+	SELECT ` + ownerColumns + `, id, state, question, panel_size,
+	       options, context, blocked_reason, answer, created_at, updated_at
 	FROM oracles `
 
 func scanOracle(from row) (oracle work.Oracle, err error) {
 	err = from.Scan(append(intoOwner(&oracle.Owner), &oracle.ID, &oracle.State, &oracle.Question, &oracle.PanelSize,
-		document{&oracle.Options}, &oracle.Context, &oracle.BlockedReason, document{&oracle.Answer}, &oracle.CreatedAt, &oracle.UpdatedAt)...)
+		document{&oracle.Options}, &oracle.Context, &oracle.BlockedReason, document{&oracle.Answer},
+		&oracle.CreatedAt, &oracle.UpdatedAt)...)
 	return oracle, err
 }
 
 // Oracle implements work.Store.
-func (s *Store) Oracle(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (oracle work.Oracle, err error) {
+func (s *Store) Oracle(
+	ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID,
+) (oracle work.Oracle, err error) {
 	err = s.view(ctx, "read oracle", func(tx *sql.Tx) error {
-		if oracle, err = queryWork(ctx, tx, scanOracle, selectOracle+"WHERE id = ? AND requester = ?", id, identity(requester)); err != nil {
+		const where = "WHERE id = ? AND requester = ?"
+		if oracle, err = queryWork(ctx, tx, scanOracle, selectOracle+where, id, identity(requester)); err != nil {
 			return err
 		}
 		members, err := nodesOf(ctx, tx, id)
@@ -131,11 +142,16 @@ func (s *Store) Oracle(ctx context.Context, requester boxoffice.Requester, id bo
 }
 
 // Workflow implements work.Store.
-func (s *Store) Workflow(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (workflow work.Workflow, err error) {
+func (s *Store) Workflow(
+	ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID,
+) (workflow work.Workflow, err error) {
 	err = s.view(ctx, "read workflow", func(tx *sql.Tx) error {
 		if workflow, err = queryWork(ctx, tx, scanWorkflow, `
-			SELECT w.requester, w.payer, w.order_id, w.id, j.state, w.objective, w.shape, w.nodes, w.job_id, w.created_at, j.updated_at
-			FROM workflows w JOIN jobs j ON j.id = w.job_id WHERE w.id = ? AND w.requester = ?`, id, identity(requester)); err != nil {
+			SELECT w.requester, w.payer, w.order_id, w.id, j.state, w.objective, w.shape, w.nodes, w.job_id,
+			       w.created_at, j.updated_at
+			FROM workflows w JOIN jobs j ON j.id = w.job_id WHERE w.id = ? AND w.requester = ?`,
+			id, identity(requester),
+		); err != nil {
 			return err
 		}
 		nodes, err := nodesOf(ctx, tx, workflow.JobID)
@@ -151,22 +167,29 @@ func (s *Store) Workflow(ctx context.Context, requester boxoffice.Requester, id 
 }
 
 func scanWorkflow(from row) (workflow work.Workflow, err error) {
-	err = from.Scan(append(intoOwner(&workflow.Owner), &workflow.ID, &workflow.State, &workflow.Objective, &workflow.Shape,
-		document{&workflow.Nodes}, &workflow.JobID, &workflow.CreatedAt, &workflow.UpdatedAt)...)
+	err = from.Scan(append(intoOwner(&workflow.Owner),
+		&workflow.ID, &workflow.State, &workflow.Objective, &workflow.Shape, document{&workflow.Nodes},
+		&workflow.JobID, &workflow.CreatedAt, &workflow.UpdatedAt)...)
 	return workflow, err
 }
 
 // JobPayer implements action.Originals.
-func (s *Store) JobPayer(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (common.Address, error) {
+func (s *Store) JobPayer(
+	ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID,
+) (common.Address, error) {
 	return s.payer(ctx, "SELECT payer FROM jobs WHERE id = ? AND requester = ?", requester, id)
 }
 
 // SchedulePayer implements action.Originals.
-func (s *Store) SchedulePayer(ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID) (common.Address, error) {
+func (s *Store) SchedulePayer(
+	ctx context.Context, requester boxoffice.Requester, id boxoffice.UUID,
+) (common.Address, error) {
 	return s.payer(ctx, "SELECT payer FROM schedules WHERE id = ? AND requester = ?", requester, id)
 }
 
-func (s *Store) payer(ctx context.Context, query string, requester boxoffice.Requester, id boxoffice.UUID) (payer common.Address, err error) {
+func (s *Store) payer(
+	ctx context.Context, query string, requester boxoffice.Requester, id boxoffice.UUID,
+) (payer common.Address, err error) {
 	err = s.readers.QueryRowContext(ctx, query, id, identity(requester)).Scan(intoText{&payer})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = action.ErrNoOriginal

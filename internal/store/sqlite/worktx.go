@@ -46,7 +46,8 @@ func (t *workTx) InsertJob(ctx context.Context, job work.Job) error {
 
 func (t *workTx) InsertOracle(ctx context.Context, oracle work.Oracle) error {
 	if err := t.insert(ctx, "oracle", `
-		INSERT INTO oracles (`+ownerColumns+`, id, state, question, panel_size, options, context, created_at, updated_at)
+		INSERT INTO oracles (`+ownerColumns+`, id, state, question, panel_size, options, context,
+		                     created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, oracle.Owner,
 		oracle.ID, oracle.State, oracle.Question, oracle.PanelSize, document{oracle.Options}, oracle.Context,
 		oracle.CreatedAt, oracle.UpdatedAt,
@@ -70,21 +71,24 @@ func (t *workTx) InsertSchedule(ctx context.Context, schedule work.Schedule) err
 		INSERT INTO schedules (`+ownerColumns+`, id, state, action, input, interval_minutes, runs_bought, runs_left,
 		                       next_run_at, stopped_before, missed, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, schedule.Owner,
-		schedule.ID, schedule.State, schedule.Action, string(schedule.Input), schedule.IntervalMinutes, schedule.RunsBought,
-		schedule.RunsLeft, schedule.NextRunAt, schedule.StoppedBefore, schedule.Missed, schedule.CreatedAt, schedule.UpdatedAt)
+		schedule.ID, schedule.State, schedule.Action, string(schedule.Input),
+		schedule.IntervalMinutes, schedule.RunsBought, schedule.RunsLeft,
+		schedule.NextRunAt, schedule.StoppedBefore, schedule.Missed, schedule.CreatedAt, schedule.UpdatedAt)
 }
 
 func (t *workTx) NextVersion(ctx context.Context, id boxoffice.UUID) (work.Job, error) {
 	if _, err := t.tx.ExecContext(ctx, `
-		UPDATE jobs SET project_id = coalesce(project_id, ?), project_version = coalesce(project_version, 1) WHERE id = ?`,
+		UPDATE jobs SET project_id = coalesce(project_id, ?), project_version = coalesce(project_version, 1)
+		WHERE id = ?`,
 		boxoffice.NewUUID(), id,
 	); err != nil {
 		return work.Job{}, fmt.Errorf("next version: %w", err)
 	}
 	job, err := queryWork(ctx, t.tx, scanJob, selectJob+"WHERE j.id = ?", id)
 	if err == nil {
-		err = t.tx.QueryRowContext(ctx, "SELECT max(project_version) + 1, count(*) + 1 FROM jobs WHERE project_id = ?", job.Project.ID).
-			Scan(&job.Project.Version, &job.Project.Of)
+		err = t.tx.QueryRowContext(ctx,
+			"SELECT max(project_version) + 1, count(*) + 1 FROM jobs WHERE project_id = ?", job.Project.ID,
+		).Scan(&job.Project.Version, &job.Project.Of)
 	}
 	if err != nil {
 		return work.Job{}, fmt.Errorf("next version: %w", err)

@@ -116,7 +116,8 @@ func (h *HTTP) ask(ctx context.Context, id string, document []byte) ([]byte, err
 		result, complete, err := readMost(response.Body, h.MaxOutput)
 		switch {
 		case !complete:
-			return nil, &Failure{Kind: TooMuchOutput, Detail: fmt.Sprintf("more than %d bytes", h.MaxOutput), Retryable: true}
+			detail := fmt.Sprintf("more than %d bytes", h.MaxOutput)
+			return nil, &Failure{Kind: TooMuchOutput, Detail: detail, Retryable: true}
 		case err != nil:
 			return nil, &Failure{Kind: Unreachable, Detail: withoutURL(err), Retryable: true}
 		}
