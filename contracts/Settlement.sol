@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+interface IPermit2 {
+    function nonceBitmap(address owner, uint256 position) external view returns (uint256 word);
+}
+
 /// @title Settles a batch of x402 "exact" payments. A bad payment fails alone.
 /// @notice Each payment is one call of the x402 exact proxy's `settle`, in a frame of its own that has a bounded amount
 ///         of gas and is undone unless the recipient's balance rises by exactly the amount. Anyone may call. The
@@ -101,6 +105,18 @@ contract Settlement {
         (outcomes, reports) = _settle(batch);
         _locked = 0;
         emit Batch(outcomes);
+    }
+
+    /// @notice Reads many nonces in one call.
+    /// @param asked The owner (20 bytes) and the position of a word (32), for each word.
+    /// @return words Permit2's `nonceBitmap` of each owner at the position beside it.
+    function nonces(bytes calldata asked) external view returns (uint256[] memory words) {
+        if (asked.length % 52 != 0) revert Malformed();
+        words = new uint256[](asked.length / 52);
+        for (uint256 i = 0; i < words.length; ++i) {
+            address owner = address(bytes20(asked[i * 52:]));
+            words[i] = IPermit2(PERMIT2).nonceBitmap(owner, uint256(bytes32(asked[i * 52 + 20:])));
+        }
     }
 
     /// @notice Makes one payment or reverts. Only `settle` calls it, with bounded gas.

@@ -1,17 +1,20 @@
-// Compiles every contract of this folder with the pinned solc and writes artifacts/<Contract>.json.
+// Compiles every contract of this folder with the pinned solc and writes artifacts/<Contract>.json, and settlement/Settlement.json.
 //
 //   node build.mjs           writes the artifacts
 //   node build.mjs --check   compares the committed artifacts with a fresh build; exit 1 names those that differ
 //
 // The settings leave out the metadata hash, so the bytecode depends on the source and the compiler alone.
 import { createHash } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import solc from "solc";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const folder = join(here, "artifacts");
+
+// The production binary has the settlement contract and none of the others, so its artifact is in a package of its own.
+const production = "Settlement.json";
+const folderOf = (name) => join(here, name === production ? "settlement" : "artifacts");
 
 const sources = Object.fromEntries(
   readdirSync(here)
@@ -53,8 +56,8 @@ function compile() {
 }
 
 function committed() {
-  const names = readdirSync(folder).filter((name) => name.endsWith(".json"));
-  return new Map(names.map((name) => [name, readFileSync(join(folder, name), "utf8")]));
+  const names = [...readdirSync(folderOf("")), ...readdirSync(folderOf(production))].filter((name) => name.endsWith(".json"));
+  return new Map(names.map((name) => [name, readFileSync(join(folderOf(name), name), "utf8")]));
 }
 
 function check(fresh) {
@@ -63,7 +66,7 @@ function check(fresh) {
   const differing = names.filter((name) => fresh.get(name) !== kept.get(name));
   for (const name of differing) {
     const why = !kept.has(name) ? "is missing" : !fresh.has(name) ? "has no source" : "differs from a fresh build";
-    console.error(`artifacts/${name} ${why}`);
+    console.error(`${name} ${why}`);
   }
   if (differing.length === 0) console.log(`${names.length} artifacts match solc ${solc.version()}`);
   return differing.length === 0;
@@ -73,8 +76,7 @@ const fresh = compile();
 if (process.argv.includes("--check")) {
   process.exitCode = check(fresh) ? 0 : 1;
 } else {
-  rmSync(folder, { recursive: true, force: true });
-  mkdirSync(folder);
-  for (const [name, text] of fresh) writeFileSync(join(folder, name), text);
+  for (const name of committed().keys()) rmSync(join(folderOf(name), name));
+  for (const [name, text] of fresh) writeFileSync(join(folderOf(name), name), text);
   console.log(`wrote ${fresh.size} artifacts with solc ${solc.version()}`);
 }

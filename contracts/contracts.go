@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 
+	"boxoffice/contracts/settlement"
+
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -16,15 +18,12 @@ import (
 
 // The addresses of the original contracts on every chain. Ours have the same addresses on the dev chain.
 var (
-	Create2Address    = common.HexToAddress("0x4e59b44847b379578588920cA78FbF26c0B4956C")
+	Create2Address    = settlement.Factory
+	SettlementAddress = settlement.Address
 	Permit2Address    = common.HexToAddress("0x000000000022D473030F116dDEE9F6B43aC78BA3")
 	ExactProxyAddress = common.HexToAddress("0x402085c248EeA27D92E8b30b2C58ed07f9E20001")
 	Multicall3Address = common.HexToAddress("0xcA11bde05977b3631167028862bE2a173976CA11")
 )
-
-// SettlementAddress is the address of [Settlement] on every chain: the one that the factory at Create2Address gives it
-// with a salt of 32 zero bytes. Who wants to deploy it sends the factory the salt and then Settlement's Creation.
-var SettlementAddress = common.HexToAddress("0xC0bf6a1aEE4D9603D2A719282afe3E428AB567A0")
 
 // Create2Runtime is the code of the factory at Create2Address, Arachnid's deterministic deployment proxy.
 var Create2Runtime = hexutil.MustDecode("0x7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff" +
@@ -47,7 +46,7 @@ var (
 	permit2    = artifact("Permit2")
 	exactProxy = artifact("X402ExactPermit2Proxy")
 	multicall3 = artifact("Multicall3")
-	settlement = artifact("Settlement")
+	settler    = sync.OnceValue(func() *Contract { return parse("Settlement", settlement.Artifact()) })
 	wallet     = artifact("TestWallet")
 	hostile    = artifact("HostileWallet")
 )
@@ -65,7 +64,7 @@ func ExactProxy() *Contract { return exactProxy() }
 func Multicall3() *Contract { return multicall3() }
 
 // Settlement settles batches of payments through the proxy at [ExactProxyAddress].
-func Settlement() *Contract { return settlement() }
+func Settlement() *Contract { return settler() }
 
 // Wallet is a contract wallet (EIP-1271) with one owner, also for an account to delegate its code to (EIP-7702).
 func Wallet() *Contract { return wallet() }
@@ -99,10 +98,14 @@ func artifact(name string) func() *Contract {
 		if err != nil {
 			panic(fmt.Errorf("contract %s: %w", name, err))
 		}
-		var c Contract
-		if err := json.Unmarshal(text, &c); err != nil {
-			panic(fmt.Errorf("contract %s: %w", name, err))
-		}
-		return &c
+		return parse(name, text)
 	})
+}
+
+func parse(name string, text []byte) *Contract {
+	var c Contract
+	if err := json.Unmarshal(text, &c); err != nil {
+		panic(fmt.Errorf("contract %s: %w", name, err))
+	}
+	return &c
 }

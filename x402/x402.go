@@ -26,7 +26,6 @@ const (
 var (
 	Permit2    = common.HexToAddress("0x000000000022D473030F116dDEE9F6B43aC78BA3")
 	ExactProxy = common.HexToAddress("0x402085c248EeA27D92E8b30b2C58ed07f9E20001")
-	Multicall3 = common.HexToAddress("0xcA11bde05977b3631167028862bE2a173976CA11")
 )
 
 // Resource names what is paid for.

@@ -12,7 +12,6 @@ import (
 	"boxoffice"
 	"boxoffice/client"
 	"boxoffice/x402"
-
 )
 
 // request has the flags of the commands that quote.

@@ -51,6 +51,7 @@ type commands struct {
 	Serve       serveCmd       `cmd:"" help:"Run the service."`
 	Facilitator facilitatorCmd `cmd:"" help:"Settle payments for other x402 servers: /verify, /settle, /supported."`
 	Worker      workerCmd      `cmd:"" help:"Run admitted work in a process of its own, besides the service."`
+	Deploy      deployCmd      `cmd:"" help:"Operators: deploy the contract that settles payments, once on each chain, unless the chain has it."`
 	Config      configCmd      `cmd:"" help:"Print a configuration file with every key, its default and its meaning."`
 	Payments    paymentsCmd    `cmd:"" help:"Operators: list payments with their transactions and fees, why they failed, and what settling costs."`
 	Cancel      cancelCmd      `cmd:"" help:"Operators: end the work on a job, a workflow or an oracle, or stop a schedule."`

@@ -3,6 +3,7 @@ package payment
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"boxoffice"
 
@@ -17,10 +18,10 @@ type Head struct {
 
 // Standing is the state of a permit and its owner at the newest block.
 type Standing struct {
-	Balance   boxoffice.Amount // of the owner
-	Allowance boxoffice.Amount // of the owner for Permit2
+	Balance   boxoffice.Amount // of the owner, after the permits before this one
+	Allowance boxoffice.Amount // of the owner for Permit2, after the permits before this one
 	Spent     bool             // the permit's nonce is spent
-	Code      bool             // the owner has code (EIP-7702 too): Permit2 runs it, and it may burn all gas of a batch
+	Code      bool             // the owner has code (EIP-7702 too), which Permit2 runs
 	Approved  bool             // the owner has code and accepts the Approval
 	Failure   *Rejection       // why settling the permit would fail; nil if it would work
 	Block     uint64           // the newest block of the node that answered
@@ -32,6 +33,12 @@ type Standing struct {
 type Approval struct {
 	Digest    [32]byte
 	Signature boxoffice.Signature
+}
+
+// Call is a permit as one call of a settling transaction.
+type Call struct {
+	Permit
+	Code bool // the owner may have code; without this the call is skipped if it has
 }
 
 // Transfer is a Transfer log of an ERC-20 token.
@@ -50,7 +57,32 @@ type Receipt struct {
 	BlockNumber uint64
 	GasUsed     uint64
 	GasPrice    boxoffice.Amount // wei a gas that was paid; 0 if the node does not return it
+	Failed      bool             // the whole transaction reverted
+	Calls       []CallOutcome    // of a settling transaction, by position
 	Transfers   []Transfer
+}
+
+// CallOutcome is what the settlement contract did with one payment of a transaction.
+type CallOutcome byte
+
+// The outcomes, as contracts/Settlement.sol numbers them.
+const (
+	NotTried     CallOutcome = iota // too little gas was left
+	CallSettled                     // exactly the amount reached the recipient
+	TooEarly                        // skipped: validAfter had not passed
+	Expired                         // skipped: the deadline had passed
+	NonceSpent                      // skipped
+	CodeAppeared                    // skipped: the owner had code, which the call did not announce
+	CallReverted                    // it reverted, or needed more gas than its bound
+	NotExact                        // undone: the recipient did not get exactly the amount
+)
+
+func (o CallOutcome) String() string {
+	names := []string{"not_tried", "settled", "too_early", "expired", "nonce_spent", "code_appeared", "reverted", "not_exact"}
+	if int(o) < len(names) {
+		return names[o]
+	}
+	return fmt.Sprintf("outcome_%d", byte(o))
 }
 
 // ErrRefused says that the node understood the request and did not carry it out,
@@ -108,10 +140,10 @@ type Wallet interface {
 	// Ready fails, with ErrWalletEmpty or ErrFeeCeiling among others, if the
 	// wallet could not settle one permit now.
 	Ready(ctx context.Context) error
-	// Sign returns a transaction that settles the permits with the given wallet
-	// nonce at the current fees. If it replaces another, its fees are as much higher
-	// as nodes require. Without permits it only uses up the wallet nonce.
-	Sign(ctx context.Context, permits []Permit, nonce uint64, replaces *Tx) (Tx, error)
+	// Sign returns a transaction that settles the permits of the calls with the given
+	// wallet nonce at the current fees. If it replaces another, its fees are as much
+	// higher as nodes require. Without calls it only uses up the wallet nonce.
+	Sign(ctx context.Context, calls []Call, nonce uint64, replaces *Tx) (Tx, error)
 	// Broadcast sends a transaction to the chain. It is no error if the chain has
 	// it already.
 	Broadcast(ctx context.Context, tx Tx) error

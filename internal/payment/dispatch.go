@@ -11,66 +11,41 @@ import (
 
 // dispatch puts waiting intents into transactions. If there is room for another slot,
 // it reads the waiting intents and simulates them. It sends those that would settle,
-// in new slots, and resolves the others: the confirmed chain decides whether they
+// in a new slot, and resolves the others: the confirmed chain decides whether they
 // settled already or fail. Then it fills a gap between the wallet nonces of the open
 // slots.
 //
 // If an intent cannot be resolved, dispatch still sends the others. It stops at the
 // first slot that cannot be sent.
 func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
-	var waiting []Intent
 	limit := min(s.MaxBatch, s.Wallet.MaxBatch())
+	var found classes
 	if len(open) < s.MaxInFlight {
 		var err error
-		if waiting, err = s.readWaiting(ctx, limit, s.isolatedSlots()-len(open)); err != nil {
+		if found, err = s.classify(ctx, v, open, limit); err != nil {
 			return err
 		}
 	}
-	found, err := s.classify(ctx, v, open, waiting)
-	if err != nil {
-		return err
-	}
 	resolved := s.resolve(ctx, v, found.unresolved)
-	if len(found.together)+len(found.isolated)+len(open) == 0 {
+	if len(found.sendable)+len(open) == 0 {
 		return resolved
 	}
 	mined, err := s.Wallet.Nonce(ctx, v.head.Number)
 	if err != nil {
 		return errors.Join(resolved, err)
 	}
-	sent, err := s.sendClasses(ctx, mined, open, found)
+	sent := open
+	if len(found.sendable) > 0 {
+		sent, err = s.sendBatch(ctx, open, nextNonce(mined, open), found.sendable)
+	}
 	if err == nil {
 		sent, err = s.fillGap(ctx, mined, sent)
 	}
-	if err == nil && len(waiting) == limit && len(sent) > len(open) && len(sent) < s.MaxInFlight {
+	if err == nil && len(found.sendable) == limit && len(sent) < s.MaxInFlight {
 		s.Wake() // more intents may wait, and there is room for them
 	}
 	return errors.Join(resolved, err)
 }
-
-// sendClasses opens a slot for the intents that settle together, then one for each
-// isolated intent while there is room. It returns all open slots.
-func (s *Settler) sendClasses(ctx context.Context, mined uint64, open []Slot, found classes) (_ []Slot, err error) {
-	if len(found.together) > 0 && len(open) < s.MaxInFlight {
-		if open, err = s.sendBatch(ctx, open, nextNonce(mined, open), found.together); err != nil {
-			return open, err
-		}
-	}
-	for _, intent := range found.isolated {
-		if len(open) >= s.isolatedSlots() {
-			break
-		}
-		if open, err = s.sendBatch(ctx, open, nextNonce(mined, open), []Intent{intent}); err != nil {
-			return open, err
-		}
-	}
-	return open, nil
-}
-
-// isolatedSlots is the number of open slots from which on isolated intents wait. If
-// there may be more than one slot, isolated intents never take the last one: it stays
-// for intents that settle together.
-func (s *Settler) isolatedSlots() int { return max(1, s.MaxInFlight-1) }
 
 // fillGap sends an empty transaction if an open slot has a higher wallet nonce than
 // one that is neither mined nor in an open slot. Such a gap arises when a
@@ -99,7 +74,7 @@ func nextNonce(mined uint64, open []Slot) uint64 {
 // sends the first half, or the first quarter and so on; the rest waits. It returns
 // all open slots. If broadcasting fails, the slot is open and the next round
 // broadcasts it again.
-func (s *Settler) sendBatch(ctx context.Context, open []Slot, nonce uint64, batch []Intent) ([]Slot, error) {
+func (s *Settler) sendBatch(ctx context.Context, open []Slot, nonce uint64, batch []sendable) ([]Slot, error) {
 	slot, err := s.openSlot(ctx, nonce, batch)
 	for len(batch) > 1 && (errors.Is(err, ErrBatch) || errors.Is(err, ErrWalletEmpty)) {
 		batch = batch[:len(batch)/2]
@@ -120,14 +95,19 @@ func (s *Settler) sendBatch(ctx context.Context, open []Slot, nonce uint64, batc
 // slot. Nothing is broadcast before it is saved. A crash
 //   - after signing, before saving: the intents wait, the next round signs again;
 //   - after saving: the next round finds the open slot and broadcasts it.
-func (s *Settler) openSlot(ctx context.Context, nonce uint64, batch []Intent) (Slot, error) {
-	tx, err := s.Wallet.Sign(ctx, permits(batch), nonce, nil)
+func (s *Settler) openSlot(ctx context.Context, nonce uint64, batch []sendable) (Slot, error) {
+	intents := make([]Intent, len(batch))
+	calls := make([]Call, len(batch))
+	for i, b := range batch {
+		intents[i], calls[i] = b.Intent, Call{b.Permit, b.code}
+	}
+	tx, err := s.Wallet.Sign(ctx, calls, nonce, nil)
 	if err != nil {
 		return Slot{}, err
 	}
 	slot := Slot{
 		ID: boxoffice.NewUUID(), ChainID: s.ChainID, Sender: s.Wallet.Address(), WalletNonce: nonce,
-		Txs: []Tx{tx}, Intents: batch, OpenedAt: boxoffice.At(s.Now()),
+		Txs: []Tx{tx}, Intents: intents, OpenedAt: boxoffice.At(s.Now()),
 	}
 	changes, err := Send(&slot)
 	if err != nil {

@@ -260,7 +260,7 @@ func TestForeignUseOfTheKey(t *testing.T) {
 	t.Run("pending, and replaced", func(t *testing.T) {
 		w := newWorld(t)
 		intent := w.pay(1, 1)
-		ours, err := w.wallet.Sign(t.Context(), []payment.Permit{intent.Permit}, 0, nil)
+		ours, err := w.wallet.Sign(t.Context(), []payment.Call{{Permit: intent.Permit}}, 0, nil)
 		w.must(err)
 		tip, fee := ours.TipCap.Big(), ours.FeeCap.Big()
 		w.must(w.dev.Client().SendTransaction(t.Context(), w.foreignTx(0, tip, fee.Add(fee, big.NewInt(1e8)))))

@@ -64,7 +64,7 @@ func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Re
 	confirmed uint64) (closed bool, err error) {
 	switch {
 	case receipt != nil && receipt.BlockNumber <= v.confirmed:
-		err := s.closeSlot(ctx, v, slot, receipt)
+		err := s.closeSlot(ctx, slot, receipt)
 		return err == nil, err
 	case receipt != nil:
 		return false, nil // mined, but not confirmed yet
@@ -90,12 +90,7 @@ func (s *Slot) lastTx() Tx { return s.Txs[len(s.Txs)-1] }
 // Any of the slot's transactions may be mined. Its receipt decides.
 func (s *Settler) replaceTx(ctx context.Context, slot Slot) error {
 	last := slot.lastTx()
-	replacement, err := s.Wallet.Sign(ctx, permits(slot.Intents), slot.WalletNonce, &last)
-	if errors.Is(err, ErrBatch) {
-		// Blocks hold less gas than when the slot was opened. An empty transaction
-		// uses up the wallet nonce, and then the intents are released.
-		replacement, err = s.Wallet.Sign(ctx, nil, slot.WalletNonce, &last)
-	}
+	replacement, err := s.signReplacement(ctx, slot, last)
 	if err != nil {
 		return errors.Join(err, s.Wallet.Broadcast(ctx, last))
 	}
@@ -111,62 +106,78 @@ func (s *Settler) replaceTx(ctx context.Context, slot Slot) error {
 	return err
 }
 
-// closeSlot decides the intents of a slot whose transaction is confirmed. An intent
-// whose Transfer is in the receipt and whose Permit2 nonce is spent has settled. The
-// call of any other intent reverted, and it waits again: the next dispatch finds out
-// whether it can still settle or another transaction settled it. After a crash before
-// the decisions are saved the slot is open, and the next round closes it by the same
-// receipt.
-func (s *Settler) closeSlot(ctx context.Context, v view, slot Slot, receipt *Receipt) error {
-	crash.At(crash.ReceiptSeen)
-	spent, err := s.Chain.Spent(ctx, permits(slot.Intents), v.confirmed)
+// signReplacement signs the transaction of a slot again. It asks again which owners
+// have code, because these may have got it meanwhile.
+func (s *Settler) signReplacement(ctx context.Context, slot Slot, last Tx) (Tx, error) {
+	standings, err := s.Chain.Standing(ctx, permits(slot.Intents))
 	if err != nil {
-		return err
+		return Tx{}, err
 	}
-	decisions, settled := s.matchTransfers(slot, receipt, spent)
-	if settled < count(spent) {
-		// An intent has a spent nonce and no Transfer in this receipt: another transaction
-		// settled it. If an identical intent (same payer, recipient, token and amount) is in
-		// this slot, matchTransfers may have given its Transfer to the wrong one. So match
-		// again, and only intents whose nonces were unspent before this block.
-		before, err := s.Chain.Spent(ctx, permits(slot.Intents), receipt.BlockNumber-1)
-		switch {
-		case err == nil:
-			for i := range spent {
-				spent[i] = spent[i] && !before[i]
-			}
-			decisions, settled = s.matchTransfers(slot, receipt, spent)
-		case !errors.Is(err, ErrRefused): // without archive state, identical payments cannot be told apart
-			return err
-		}
+	calls := make([]Call, len(slot.Intents))
+	for i, intent := range slot.Intents {
+		calls[i] = Call{intent.Permit, standings[i].Code}
 	}
+	replacement, err := s.Wallet.Sign(ctx, calls, slot.WalletNonce, &last)
+	if errors.Is(err, ErrBatch) {
+		// Blocks hold less gas than when the slot was opened. An empty transaction
+		// uses up the wallet nonce, and then the intents are released.
+		return s.Wallet.Sign(ctx, nil, slot.WalletNonce, &last)
+	}
+	return replacement, err
+}
+
+// closeSlot decides the intents of a slot whose transaction is confirmed. The settlement
+// contract reported what it did with each of them, in the order of the calls. An intent
+// that it settled and whose Transfer is in the receipt has settled. Any other waits
+// again: the next dispatch finds out whether it can still settle or another transaction
+// settled it. After a crash before the decisions are saved the slot is open, and the
+// next round closes it by the same receipt.
+func (s *Settler) closeSlot(ctx context.Context, slot Slot, receipt *Receipt) error {
+	crash.At(crash.ReceiptSeen)
+	decisions := s.decideCalls(ctx, slot, receipt)
 	if err := s.Costs.SaveCost(ctx, receipt.TxHash, int64(receipt.GasUsed), receipt.feeGwei()); err != nil {
 		return err
 	}
 	if err := s.save(ctx, &slot.ID, decisions); err != nil {
 		return err
 	}
-	s.Log.InfoContext(ctx, "slot closed", "tx", receipt.TxHash, "walletNonce", slot.WalletNonce,
-		"settled", settled, "reverted", len(decisions)-settled, "gasUsed", receipt.GasUsed)
-	return nil
-}
-
-// matchTransfers gives each intent whose nonce is spent the first Transfer of the
-// receipt that matches it and that it gave to no intent before: the calls of the
-// transaction and their Transfers have the same order. An intent with a Transfer has
-// settled; the call of any other has reverted.
-func (s *Settler) matchTransfers(slot Slot, receipt *Receipt, spent []bool) (decisions []Decision, settled int) {
-	unclaimed := slices.Clone(receipt.Transfers)
-	decisions = decisionsFor(slot.Intents, OutcomeReverted)
-	for i, intent := range slot.Intents {
-		own := slices.IndexFunc(unclaimed, intent.matches)
-		if spent[i] && own >= 0 {
-			decisions[i].Outcome, decisions[i].Evidence = OutcomeSettled, s.evidence(unclaimed[own])
-			unclaimed = slices.Delete(unclaimed, own, own+1)
+	settled := 0
+	for _, decision := range decisions {
+		if decision.Outcome == OutcomeSettled {
 			settled++
 		}
 	}
-	return decisions, settled
+	s.Log.InfoContext(ctx, "slot closed", "tx", receipt.TxHash, "walletNonce", slot.WalletNonce,
+		"settled", settled, "notSettled", len(decisions)-settled, "gasUsed", receipt.GasUsed)
+	return nil
+}
+
+// decideCalls decides the intents of a slot by the receipt of its transaction. Payments
+// that are alike have Transfers that are alike, in the order of the calls.
+func (s *Settler) decideCalls(ctx context.Context, slot Slot, receipt *Receipt) []Decision {
+	decisions := decisionsFor(slot.Intents, OutcomeReverted)
+	if !receipt.Failed && len(receipt.Calls) == 0 { // the empty transaction, which called nothing
+		return decisionsFor(slot.Intents, OutcomeReleased)
+	}
+	unclaimed := slices.Clone(receipt.Transfers)
+	for i, intent := range slot.Intents {
+		outcome := NotTried
+		if i < len(receipt.Calls) {
+			outcome = receipt.Calls[i]
+		}
+		own := slices.IndexFunc(unclaimed, intent.matches)
+		switch {
+		case outcome == CallSettled && own >= 0:
+			decisions[i].Outcome, decisions[i].Evidence = OutcomeSettled, s.evidence(unclaimed[own])
+			unclaimed = slices.Delete(unclaimed, own, own+1)
+			continue
+		case outcome == CodeAppeared: // the call ran none of it
+			decisions[i].Outcome = OutcomeReleased
+		}
+		s.Log.InfoContext(ctx, "a payment did not settle in its transaction; it is looked at again", "intent", intent.ID,
+			"tx", receipt.TxHash, "outcome", outcome)
+	}
+	return decisions
 }
 
 // matches reports whether a transfer has the token, payer, recipient and amount of
@@ -190,13 +201,4 @@ func permits(intents []Intent) []Permit {
 		list[i] = intent.Permit
 	}
 	return list
-}
-
-func count(flags []bool) (n int) {
-	for _, flag := range flags {
-		if flag {
-			n++
-		}
-	}
-	return n
 }

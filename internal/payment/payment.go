@@ -9,7 +9,7 @@
 //
 //	verify.go    is the payment accepted?
 //	settler.go   one round of the settler: review, follow the slots, dispatch
-//	classify.go  which waiting intents settle together, which alone, which not
+//	classify.go  which waiting intents would settle now
 //	dispatch.go  sign a transaction for intents, save it in a slot, broadcast it
 //	follow.go    a slot until its transaction is confirmed
 //	resolve.go   what the confirmed chain says about an intent in no slot

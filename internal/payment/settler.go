@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"boxoffice"
 )
 
 // SettlerConfig is what a Settler needs.
@@ -29,13 +27,12 @@ type SettlerConfig struct {
 type Settler struct {
 	SettlerConfig
 	*Loop
-	isolated  map[boxoffice.UUID]bool // waiting intents that have to go into a transaction alone
-	reverting revertingOwners         // owners whose payments pass the simulation and revert
+	reverting revertingOwners // owners whose payments pass the simulation and revert
 }
 
 // NewSettler returns a Settler.
 func NewSettler(c SettlerConfig) *Settler {
-	s := &Settler{SettlerConfig: c, isolated: map[boxoffice.UUID]bool{}, reverting: revertingOwners{}}
+	s := &Settler{SettlerConfig: c, reverting: revertingOwners{}}
 	s.Loop = NewLoop(c.Rounds, RoundFuncs{
 		Lease: fmt.Sprintf("settler/%d/%s", c.ChainID, c.Wallet.Address()),
 		Check: s.checkWallet, Round: s.settleRound,

@@ -46,8 +46,8 @@ func from(owner common.Address) func(*payment.Permit) {
 	return func(p *payment.Permit) { p.From = owner }
 }
 
-// Payments of a contract wallet and of an account with a delegate settle, each in a
-// transaction alone, beside a batch of others.
+// Payments of a contract wallet and of an account with a delegate settle in a batch
+// with others.
 func TestWalletsWithCodeSettle(t *testing.T) {
 	w := newWorld(t)
 	wallet := w.wallet1271(1)
@@ -55,12 +55,8 @@ func TestWalletsWithCodeSettle(t *testing.T) {
 	contract, delegated := w.pay(1, 1, from(wallet)), w.pay(2, 1)
 	plain := []payment.Intent{w.pay(3, 1), w.pay(4, 1)}
 	w.round()
-	var sizes []int
-	for _, slot := range w.slots() {
-		sizes = append(sizes, len(slot.Intents))
-	}
-	if len(sizes) != 3 || sizes[0] != 2 || sizes[1] != 1 || sizes[2] != 1 {
-		t.Errorf("slots of %v payments", sizes)
+	if slots := w.slots(); len(slots) != 1 || len(slots[0].Intents) != 4 {
+		t.Errorf("%d slots", len(slots))
 	}
 	w.mine()
 	w.round()
@@ -149,7 +145,7 @@ func TestHostileWallets(t *testing.T) {
 }
 
 // A wallet that accepts in simulations and refuses in blocks costs the gas of the
-// transactions that are open when that is seen, and no more, however many orders it
+// four payments that are open when that is seen, and no more, however many orders it
 // pays for. Payments of others settle meanwhile.
 func TestRevertingWallet(t *testing.T) {
 	for _, tries := range []int{1, 3} {
@@ -166,8 +162,8 @@ func testReverting(t *testing.T, tries int) {
 		intents = append(intents, w.pay(1, nonce, from(wallet)))
 	}
 	w.round()
-	if slots := w.slots(); len(slots) != 3 {
-		t.Fatalf("%d of 4 slots are taken; the last is for others", len(slots))
+	if slots := w.slots(); len(slots) != 1 || len(slots[0].Intents) != 4 {
+		t.Fatalf("%d slots", len(slots))
 	}
 	plain := w.pay(2, 1)
 	w.round()
@@ -179,7 +175,7 @@ func testReverting(t *testing.T, tries int) {
 	for _, intent := range intents {
 		w.want(intent, boxoffice.PaymentFailed, x402.ReasonTransactionFailed)
 	}
-	if n := w.transactions(); n != 4 {
+	if n := w.transactions(); n != 2 {
 		t.Errorf("%d transactions", n)
 	}
 	w.audit()
@@ -209,7 +205,7 @@ func TestWalletAndNodeBehind(t *testing.T) {
 	w.must(w.wallet.Broadcast(t.Context(), tx))
 	w.mine()
 	w.node.Set(func(method string) faultrpc.Fault {
-		if method == "eth_getCode" { // as the question for a standing has, and no other
+		if method == "eth_blockNumber" { // as the question for a standing has, and no other
 			return faultrpc.Old
 		}
 		return faultrpc.None
@@ -228,28 +224,26 @@ func TestWalletAndNodeBehind(t *testing.T) {
 	w.audit()
 }
 
-// Payments that settle together do not wait for the isolated ones, however many of
-// these wait for slots.
-func TestIsolatedPaymentsDelayNoOthers(t *testing.T) {
-	w := newWorld(t, func(s *setup) { s.settler.MaxBatch = 4 })
+// Payments do not wait for those of an owner with code before them, however many of
+// these wait until its open slots are closed.
+func TestManyPaymentsOfAWallet(t *testing.T) {
+	w := newWorld(t, func(s *setup) { s.settler.MaxBatch = 5 })
 	wallet := w.wallet1271(1)
-	var isolated []payment.Intent
+	var own []payment.Intent
 	for nonce := range uint64(12) {
-		isolated = append(isolated, w.pay(1, nonce, from(wallet)))
+		own = append(own, w.pay(1, nonce, from(wallet)))
 	}
-	w.round() // the first four are looked at, and three sent
 	w.advance(time.Second)
 	plain := []payment.Intent{w.pay(2, 1), w.pay(3, 1)}
-	for range 3 {
-		w.round()
-	}
+	w.round()
+	w.round()
 	w.mine()
 	w.round()
 	for _, intent := range plain {
 		w.want(intent, boxoffice.Paid, "")
 	}
 	w.finish()
-	for _, intent := range isolated {
+	for _, intent := range own {
 		w.want(intent, boxoffice.Paid, "")
 	}
 	w.audit()

@@ -75,7 +75,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 		})
 	}
 	s.evm = evm.Config{
-		Multicall3: x402.Multicall3, RequestTimeout: 5 * time.Second, MaxFee: x402.NewUint256(500e9),
+		RequestTimeout: 5 * time.Second, MaxFee: x402.NewUint256(500e9),
 		GasPerSettle: 250_000, MaxTxGas: params.MaxTxGas, Now: w.now,
 	}
 	logger := slog.New(slog.NewTextHandler(w.log, nil))

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/params"
@@ -43,12 +42,11 @@ type StoreConfig struct {
 
 // ChainConfig says on which chain payments are made.
 type ChainConfig struct {
-	ID            uint64         `toml:"id" comment:"The EIP-155 chain id."`
-	RPCURL        string         `toml:"rpc_url" comment:"The JSON-RPC address of an RPC node. If it contains an access key, set BOXOFFICE_CHAIN_RPC_URL in the environment\ninstead, which overrides this key."`
-	Confirmations uint64         `toml:"confirmations" comment:"How many blocks confirm a transfer, the block with the transfer included."`
-	ReorgDepth    uint64         `toml:"reorg_depth" comment:"How many blocks on top of a block make it impossible for a reorganisation to remove it. A settled payment is watched\nthat long and sent again if its block is removed. A failed payment is final only when a block that deep proves it."`
-	Timeout       Duration       `toml:"timeout" comment:"The timeout of each call to the RPC node."`
-	Multicall3    common.Address `toml:"multicall3" comment:"The Multicall3 contract, which settles many payments in one transaction."`
+	ID            uint64   `toml:"id" comment:"The EIP-155 chain id."`
+	RPCURL        string   `toml:"rpc_url" comment:"The JSON-RPC address of an RPC node. If it contains an access key, set BOXOFFICE_CHAIN_RPC_URL in the environment\ninstead, which overrides this key."`
+	Confirmations uint64   `toml:"confirmations" comment:"How many blocks confirm a transfer, the block with the transfer included."`
+	ReorgDepth    uint64   `toml:"reorg_depth" comment:"How many blocks on top of a block make it impossible for a reorganisation to remove it. A settled payment is watched\nthat long and sent again if its block is removed. A failed payment is final only when a block that deep proves it."`
+	Timeout       Duration `toml:"timeout" comment:"The timeout of each call to the RPC node."`
 }
 
 // PaymentConfig says what is paid, and to whom.
@@ -80,7 +78,7 @@ type SettlementConfig struct {
 	Recheck      Duration `toml:"recheck" comment:"How often failed payments that could still settle are checked."`
 	MaxFeePerGas uint64   `toml:"max_fee_per_gas" comment:"The highest fee for a unit of gas, in wei."`
 	MaxTxGas     uint64   `toml:"max_tx_gas" comment:"The gas limit of a transaction, at most 16777216 (EIP-7825). It limits how many payments share a transaction."`
-	GasPerSettle uint64   `toml:"gas_per_settle" comment:"The gas that a transaction reserves for each payment; unused gas is not paid. A payment that needs more is refused."`
+	GasPerSettle uint64   `toml:"gas_per_settle" comment:"The gas that a payment may use at most; unused gas is not paid. A payment that needs more is refused."`
 
 	Facilitator RemoteConfig `toml:"facilitator"`
 }
@@ -147,7 +145,7 @@ func Default() Config {
 		SubmitWait:     seconds(5),
 		ShutdownGrace:  seconds(10),
 		Store:          StoreConfig{Path: "boxoffice.db"},
-		Chain:          ChainConfig{Confirmations: 2, ReorgDepth: 32, Timeout: seconds(10), Multicall3: x402.Multicall3},
+		Chain:          ChainConfig{Confirmations: 2, ReorgDepth: 32, Timeout: seconds(10)},
 		Payment:        PaymentConfig{Version: "1", Decimals: 18, MaxTimeout: seconds(300)},
 		Settlement: SettlementConfig{
 			Via: ViaKey, Facilitator: RemoteConfig{Timeout: seconds(60), MaxInFlight: 50, Retry: seconds(1)},

@@ -19,6 +19,22 @@ import (
 // unknown key, a wrong type or an impossible value names the line or the key.
 func Load(file string) (Config, error) { return load(file, (*Config).check) }
 
+// LoadDeployment reads the keys of a configuration file that are needed to deploy the
+// settlement contract: those of the chain and the settlement key.
+func LoadDeployment(file string) (Config, error) {
+	return load(file, func(c *Config) error {
+		switch {
+		case c.Chain.ID == 0:
+			return errors.New("chain.id is required")
+		case c.Chain.RPCURL == "":
+			return errNoNode
+		}
+		return positive("chain.timeout", c.Chain.Timeout)
+	})
+}
+
+var errNoNode = errors.New("chain.rpc_url is required, here or as BOXOFFICE_CHAIN_RPC_URL in the environment")
+
 func load(file string, check func(*Config) error) (Config, error) {
 	document, err := os.ReadFile(file)
 	if err != nil {
@@ -91,7 +107,7 @@ func (c *Config) checkSettling() error {
 	case c.Chain.ID == 0:
 		return errors.New("chain.id is required")
 	case c.Chain.RPCURL == "" && c.Settlement.Via != ViaFacilitator:
-		return errors.New("chain.rpc_url is required, here or as BOXOFFICE_CHAIN_RPC_URL in the environment")
+		return errNoNode
 	case c.Chain.Confirmations == 0:
 		return errors.New("chain.confirmations must be at least 1")
 	case c.Settlement.MaxBatch < 1:

@@ -280,14 +280,16 @@ func (s *Server) waitForChain(ctx context.Context) error {
 			err = fmt.Errorf("%w: payment.decimals is %d, the token has %d", evm.ErrWrongChain, s.Payment.Decimals,
 				facts.Token.Decimals)
 		}
+		if err == nil && s.Settlement.Via == ViaKey && !facts.Settlement {
+			err = evm.ErrNotDeployed
+		}
 		s.checked.Store(&err)
 		switch {
 		case err == nil:
 			close(s.ready)
-			s.Log.InfoContext(ctx, "chain checked", "chain", s.Chain.ID, "token", facts.Token.Symbol,
-				"batches", facts.Multicall3)
+			s.Log.InfoContext(ctx, "chain checked", "chain", s.Chain.ID, "token", facts.Token.Symbol)
 			return nil
-		case errors.Is(err, evm.ErrWrongChain):
+		case errors.Is(err, evm.ErrWrongChain), errors.Is(err, evm.ErrNotDeployed):
 			return err
 		}
 		if ctx.Err() != nil {

@@ -64,13 +64,27 @@ func (s *Server) dialChain(ctx context.Context, asset common.Address) (err error
 	if s.Chain.RPCURL == "" {
 		return nil
 	}
-	s.chain, err = evm.Dial(ctx, evm.Config{
-		RPCURL: s.Chain.RPCURL, ChainID: s.Chain.ID, Asset: asset, Multicall3: s.Chain.Multicall3,
-		RequestTimeout: time.Duration(s.Chain.Timeout), Now: s.Now,
-		GasPerSettle: s.Settlement.GasPerSettle, MaxTxGas: s.Settlement.MaxTxGas,
-		MaxFee: x402.NewUint256(s.Settlement.MaxFeePerGas),
-	})
+	config := s.Config
+	config.Payment.Asset = asset
+	s.chain, err = dialChain(ctx, config, s.Now)
 	return err
+}
+
+// DialChain prepares the connection to the RPC node of a service or a facilitator.
+func DialChain(ctx context.Context, c Config) (*evm.Chain, error) {
+	if len(c.Facilitator.Assets) > 0 {
+		c.Payment.Asset = c.Facilitator.Assets[0]
+	}
+	return dialChain(ctx, c, time.Now)
+}
+
+func dialChain(ctx context.Context, c Config, now func() time.Time) (*evm.Chain, error) {
+	return evm.Dial(ctx, evm.Config{
+		RPCURL: c.Chain.RPCURL, ChainID: c.Chain.ID, Asset: c.Payment.Asset,
+		RequestTimeout: time.Duration(c.Chain.Timeout), GasPerSettle: c.Settlement.GasPerSettle,
+		MaxTxGas: c.Settlement.MaxTxGas,
+		MaxFee:   x402.NewUint256(c.Settlement.MaxFeePerGas), Now: now,
+	})
 }
 
 // standings says how the permits of payments stand: by the chain, or by the

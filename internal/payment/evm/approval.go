@@ -8,10 +8,11 @@ import (
 
 // approvalCall returns the call that asks a wallet with code whether it accepts a
 // signature (EIP-1271). The call gets the gas of one payment: Permit2 asks the same
-// question within that gas, so a wallet that needs more could not pay either.
+// question within that gas, so a wallet that needs more could not pay either. It gets
+// the gas of an empty transaction besides, as a call in a transaction does.
 func (c *Chain) approvalCall(owner common.Address, approval payment.Approval) call {
 	return call{to: owner, data: pack("isValidSignature", approval.Digest, approval.Signature[:]),
-		gas: c.cfg.GasPerSettle, separate: true}
+		gas: GasBase + c.cfg.GasPerSettle}
 }
 
 // accepted is the ABI word that isValidSignature returns if the wallet accepts the
@@ -19,11 +20,10 @@ func (c *Chain) approvalCall(owner common.Address, approval payment.Approval) ca
 var accepted = [32]byte{0x16, 0x26, 0xba, 0x7e}
 
 // approves reports whether a wallet returned exactly that word. After a revert or any
-// other result it returns false. It fails if the node did not answer.
-func approves(result callResult) (bool, error) {
-	if result.err != nil {
-		return false, result.err
+// other answer it returns false. It fails if the node did not answer.
+func (c *Chain) approves(op string, refusal error, answer []byte) (bool, error) {
+	if refusal != nil && !reverted(refusal) {
+		return false, c.fail(op, refusal)
 	}
-	word, err := result.word()
-	return err == nil && word == accepted, nil
+	return refusal == nil && len(answer) == len(accepted) && [32]byte(answer) == accepted, nil
 }

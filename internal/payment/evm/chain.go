@@ -34,13 +34,11 @@ type Config struct {
 	RPCURL         string // http, https, ws or wss; a secret if it holds a key
 	ChainID        uint64
 	Asset          common.Address   // the token that Check checks
-	Multicall3     common.Address   // a chain without code there settles one payment a transaction
 	RequestTimeout time.Duration    // of one round trip
 	MaxFee         boxoffice.Amount // no transaction offers more, in wei a gas
-	// GasPerSettle is the gas that the limit of a transaction holds for each
-	// payment, on top of GasBase. A payment in a plain ERC-20 uses 80,000 at most;
-	// a token that does more work needs more, and so does a chain that charges its
-	// data in gas (Arbitrum).
+	// GasPerSettle is the gas that the settlement contract gives each payment at most. A
+	// payment in a plain ERC-20 uses 80,000 at most; a token that does more work needs
+	// more, and so does a chain that charges its data in gas (Arbitrum).
 	GasPerSettle uint64
 	MaxTxGas     uint64           // of a transaction; at most 16,777,216 (EIP-7825)
 	Now          func() time.Time // the time of signed transactions, and for checking validAfter
@@ -48,6 +46,20 @@ type Config struct {
 
 // GasBase is the gas of a settling transaction beside that of its payments.
 const GasBase = 60_000
+
+// batchGas returns the gas limit of a transaction that settles n permits with that
+// many bytes of calldata. It is enough even if each permit uses up the gas that the
+// contract gives it: a node's estimate would be too low then, because a permit that
+// fails for lack of gas does not fail the transaction.
+//
+// A call can pass on at most 63/64 of the gas that is left (EIP-150). Beside its call
+// each permit needs gas for the checks before it. A byte of calldata costs at most 40
+// gas (EIP-7623).
+func (c *Chain) batchGas(n, bytes int) uint64 {
+	const checks, dataGas = 16_000, 40
+	each := c.cfg.GasPerSettle + c.cfg.GasPerSettle/63 + checks
+	return GasBase + uint64(n)*each + uint64(bytes)*dataGas
+}
 
 // batchLimit is how many requests one JSON-RPC batch holds: public nodes refuse
 // larger ones.
@@ -70,8 +82,8 @@ func (cfg *Config) check() error {
 		return errors.New("RequestTimeout must be above 0")
 	case cfg.MaxTxGas > params.MaxTxGas:
 		return fmt.Errorf("MaxTxGas must be at most %d (EIP-7825)", params.MaxTxGas)
-	case cfg.GasPerSettle == 0 || cfg.MaxTxGas < GasBase || cfg.GasPerSettle > cfg.MaxTxGas-GasBase:
-		return fmt.Errorf("GasPerSettle must be above 0 and at most MaxTxGas less %d", GasBase)
+	case cfg.GasPerSettle == 0 || cfg.GasPerSettle > params.MaxTxGas || (&Chain{cfg: *cfg}).batchGas(1, 200) > cfg.MaxTxGas:
+		return errors.New("GasPerSettle must be above 0, and a transaction of MaxTxGas must have room for one payment")
 	case cfg.MaxFee.Big().Sign() == 0:
 		return errors.New("MaxFee must be above 0")
 	}
@@ -81,22 +93,15 @@ func (cfg *Config) check() error {
 // Chain reads a chain through one RPC node. Many goroutines may call its methods
 // at once. It implements payment.Chain.
 type Chain struct {
-	cfg     Config
-	secrets *strings.Replacer // replaces the secret parts of RPCURL in a text
-	// multicall is whether Multicall3 has code: unknown, present or absent.
-	multicall atomic.Int32
+	cfg        Config
+	secrets    *strings.Replacer // replaces the secret parts of RPCURL in a text
+	settlement atomic.Bool       // the chain has the settlement contract
 
 	mu     sync.Mutex
 	client *rpc.Client // nil until a websocket is connected
 }
 
 var _ payment.Chain = (*Chain)(nil)
-
-const (
-	unknown int32 = iota
-	present
-	absent
-)
 
 // Dial returns the chain behind an RPC node. It fails only if the Config is
 // wrong. The node may be down: then the first call that needs it fails.
@@ -196,27 +201,6 @@ func (c *Chain) header(ctx context.Context, op, block string) (*header, error) {
 		return nil, c.fail(op, err)
 	}
 	return h, nil
-}
-
-// hasMulticall reports whether the chain has Multicall3. It asks the node once.
-func (c *Chain) hasMulticall(ctx context.Context) (bool, error) {
-	if known := c.multicall.Load(); known != unknown {
-		return known == present, nil
-	}
-	var code hexutil.Bytes
-	if err := c.request(ctx, "look for Multicall3", codeRequest(c.cfg.Multicall3, &code)); err != nil {
-		return false, err
-	}
-	c.setMulticall(len(code) > 0)
-	return len(code) > 0, nil
-}
-
-func (c *Chain) setMulticall(found bool) {
-	if found {
-		c.multicall.Store(present)
-	} else {
-		c.multicall.Store(absent)
-	}
 }
 
 func codeRequest(at common.Address, into *hexutil.Bytes) rpc.BatchElem {

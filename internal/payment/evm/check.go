@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"boxoffice/contracts/settlement"
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
 
@@ -25,7 +26,7 @@ var ErrWrongChain = errors.New("the chain is not as configured")
 type Facts struct {
 	Head       payment.Head
 	Token      Token
-	Multicall3 bool // whether several payments settle in one transaction
+	Settlement bool // the settlement contract is deployed
 	LegacyFees bool // the chain has no base fee (EIP-1559)
 }
 
@@ -61,7 +62,7 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 	var (
 		chainID                         hexutil.Big
 		head                            *header
-		token, permit2, proxy, multi    hexutil.Bytes
+		token, permit2, proxy, contract hexutil.Bytes
 		decimals, symbol, name, version hexutil.Bytes
 		domain, through                 hexutil.Bytes
 	)
@@ -74,7 +75,7 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 		codeRequest(c.cfg.Asset, &token),
 		codeRequest(x402.Permit2, &permit2),
 		codeRequest(x402.ExactProxy, &proxy),
-		codeRequest(c.cfg.Multicall3, &multi),
+		codeRequest(settlement.Address, &contract),
 	}
 	// A contract without one of these functions reverts.
 	optional := []rpc.BatchElem{
@@ -90,7 +91,7 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 		if request.Error == nil {
 			continue
 		}
-		if _, reverted := revertData(request.Error); i < len(needed) || !reverted {
+		if i < len(needed) || !reverted(request.Error) {
 			return Facts{}, c.fail(op, request.Error)
 		}
 	}
@@ -110,9 +111,9 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 		}
 	}
 	if len(proxy) > 0 {
-		wrong = append(wrong, checkProxy(callResult{ok: true, data: through}))
+		wrong = append(wrong, checkProxy(through))
 	}
-	facts := Facts{Multicall3: len(multi) > 0, Token: Token{
+	facts := Facts{Settlement: c.checkSettlement(contract), Token: Token{
 		Name: readString("name", name), Version: readString("version", version), Symbol: readString("symbol", symbol),
 	}}
 	if values, err := methods.Unpack("decimals", decimals); err == nil {
@@ -128,7 +129,6 @@ func (c *Chain) Check(ctx context.Context) (Facts, error) {
 	}
 	facts.Head = payment.Head{Number: uint64(*head.Number), Time: uint64(*head.Time)}
 	facts.LegacyFees = head.BaseFee == nil
-	c.setMulticall(facts.Multicall3)
 	return facts, nil
 }
 

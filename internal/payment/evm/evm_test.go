@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"boxoffice/contracts"
+	"boxoffice/contracts/settlement"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
 	"boxoffice/internal/test/devchain"
@@ -37,9 +39,6 @@ type world struct {
 
 // payTo receives every payment. Nobody has its key.
 var payTo = common.HexToAddress("0x00000000000000000000000000000000000bea70")
-
-// noCode is an address without code.
-var noCode = common.HexToAddress("0x000000000000000000000000000000000000c0de")
 
 // payer returns a key that is the same in every run.
 func payer(t testing.TB, n int64) *ecdsa.PrivateKey {
@@ -86,7 +85,7 @@ func startChain(t testing.TB, funded ...devchain.Funded) *devchain.Chain {
 
 func config(rpcURL string) evm.Config {
 	return evm.Config{
-		RPCURL: rpcURL, ChainID: devchain.DefaultChainID, Asset: devchain.TokenAddress, Multicall3: x402.Multicall3,
+		RPCURL: rpcURL, ChainID: devchain.DefaultChainID, Asset: devchain.TokenAddress,
 		RequestTimeout: 20 * time.Second, MaxFee: gwei(500), GasPerSettle: 150_000, MaxTxGas: params.MaxTxGas, Now: time.Now,
 	}
 }
@@ -139,6 +138,14 @@ func amountOf(n uint64) func(*payment.Permit) {
 	return func(p *payment.Permit) { p.Permitted.Amount = x402.NewUint256(n) }
 }
 
+// calls returns the calls of permits whose owners have no code.
+func calls(permits ...payment.Permit) (list []payment.Call) {
+	for _, p := range permits {
+		list = append(list, payment.Call{Permit: p})
+	}
+	return list
+}
+
 // settle signs, sends and mines the permits and returns the receipt.
 func (w *world) settle(permits ...payment.Permit) *payment.Receipt {
 	w.Helper()
@@ -157,7 +164,7 @@ func (w *world) nonce() uint64 {
 
 func (w *world) sign(permits []payment.Permit, nonce uint64, replaces *payment.Tx) payment.Tx {
 	w.Helper()
-	tx, err := w.wallet.Sign(w.Context(), permits, nonce, replaces)
+	tx, err := w.wallet.Sign(w.Context(), calls(permits...), nonce, replaces)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -333,6 +340,24 @@ func (p *tap) handle(ctx context.Context, dev *devchain.Chain, request rpcReques
 	}
 	answer.Result = result
 	return answer
+}
+
+// undeployed makes the tap a node on whose chain nobody has deployed the settlement
+// contract.
+func (p *tap) undeployed() *tap {
+	p.answer = func(method string, params []json.RawMessage) any {
+		if method == "eth_getCode" && strings.EqualFold(string(params[0]), `"`+settlement.Address.Hex()+`"`) ||
+			method == "eth_call" && asks(params, settlement.Address) {
+			return "0x"
+		}
+		return nil
+	}
+	return p
+}
+
+// asks reports whether a request is a call of a contract.
+func asks(params []json.RawMessage, contract common.Address) bool {
+	return len(params) > 0 && strings.Contains(string(params[0]), `"to":"`+strings.ToLower(contract.Hex()))
 }
 
 // through makes a Chain use the tap.

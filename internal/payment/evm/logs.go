@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 
+	"boxoffice/contracts/settlement"
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
 
@@ -55,8 +56,26 @@ func (l *chainLog) transfer() (t payment.Transfer, isTransfer bool, err error) {
 	}, true, nil
 }
 
+// outcomes decodes the event of the settlement contract, which has one byte for each
+// payment of the batch.
+func (l *chainLog) outcomes() (calls []payment.CallOutcome, isBatch bool, err error) {
+	event := settlement.ABI().Events["Batch"]
+	if l.Removed || l.Address != settlement.Address || len(l.Topics) != 1 || l.Topics[0] != event.ID {
+		return nil, false, nil
+	}
+	values, err := event.Inputs.Unpack(l.Data)
+	if err != nil {
+		return nil, false, errors.New("the event of the settlement contract cannot be decoded")
+	}
+	for _, outcome := range values[0].([]byte) {
+		calls = append(calls, payment.CallOutcome(outcome))
+	}
+	return calls, true, nil
+}
+
 type chainReceipt struct {
 	TxHash      *common.Hash    `json:"transactionHash"`
+	Status      *hexutil.Uint64 `json:"status"`
 	BlockNumber *hexutil.Uint64 `json:"blockNumber"` // null in the receipt that some nodes return before mining
 	GasUsed     hexutil.Uint64  `json:"gasUsed"`
 	GasPrice    *hexutil.Big    `json:"effectiveGasPrice"`
@@ -96,6 +115,7 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, needed uint6
 			TxHash:      hashes[i],
 			BlockNumber: uint64(*answer.BlockNumber),
 			GasUsed:     uint64(answer.GasUsed),
+			Failed:      answer.Status != nil && *answer.Status == 0,
 		}
 		if answer.GasPrice != nil {
 			price, err := x402.Uint256FromBig(answer.GasPrice.ToInt())
@@ -111,6 +131,13 @@ func (c *Chain) Receipts(ctx context.Context, hashes []common.Hash, needed uint6
 			}
 			if isTransfer {
 				receipt.Transfers = append(receipt.Transfers, transfer)
+			}
+			outcomes, isBatch, err := log.outcomes()
+			if err != nil {
+				return nil, c.fail(op, err)
+			}
+			if isBatch {
+				receipt.Calls = append(receipt.Calls, outcomes...)
 			}
 		}
 		receipts[i] = receipt

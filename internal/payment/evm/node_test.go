@@ -1,7 +1,6 @@
 package evm_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,9 +20,7 @@ import (
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
-	"github.com/google/go-cmp/cmp"
 )
 
 // everyRequest makes every request to the node and returns their errors.
@@ -42,7 +39,7 @@ func everyRequest(t *testing.T, chain *evm.Chain) map[string]error {
 	_, failures["Transfers"] = chain.Transfers(ctx, devchain.TokenAddress, payTo, payTo, 0, 100)
 	_, failures["Check"] = chain.Check(ctx)
 	_, failures["Nonce"] = wallet.Nonce(ctx, 0)
-	_, failures["Sign"] = wallet.Sign(ctx, permits, 0, nil)
+	_, failures["Sign"] = wallet.Sign(ctx, calls(permits...), 0, nil)
 	failures["Broadcast"] = wallet.Broadcast(ctx, payment.Tx{Raw: []byte{1, 2, 3}})
 	return failures
 }
@@ -156,7 +153,7 @@ func TestNodeRefusesSignedTransaction(t *testing.T) {
 		return nil
 	}
 	wallet := dial(t, dev, tap.through).Wallet(devchain.SettlementKey())
-	tx, err := wallet.Sign(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1)}, 0, nil)
+	tx, err := wallet.Sign(t.Context(), calls(permit(t, payer(t, 1), 1)), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,59 +240,39 @@ func TestWebsocket(t *testing.T) {
 	}
 }
 
-// Reverts are understood in the forms of several nodes. If a node refuses the call
-// of the batch, each settle is simulated in a call of its own.
+// Reverts are understood in the forms of several nodes.
 func TestRevertDialects(t *testing.T) {
-	const insufficient = "0xe450d38c" // ERC20InsufficientBalance
-	const invalidNonce = "0x756688fe"
-	dev := startChain(t, rich(t, 1))
+	dev := startChain(t)
+	wallet := approving(t, dev, contracts.HostileWallet())
 	for _, test := range []struct {
-		name   string
-		refuse refusal
-		want   x402.Reason
+		name     string
+		refuse   refusal
+		reverted bool
 	}{
-		{"geth", refusal{3, "execution reverted", invalidNonce}, x402.ReasonNonceSpent},
-		{"code alone", refusal{3, "sorry", insufficient}, x402.ReasonInsufficientBalance},
-		{"openethereum", refusal{-32015, "VM execution error.", "Reverted " + invalidNonce}, x402.ReasonNonceSpent},
+		{"geth", refusal{3, "execution reverted", "0x756688fe"}, true},
+		{"code alone", refusal{3, "sorry", nil}, true},
+		{"openethereum", refusal{-32015, "VM execution error.", "Reverted 0x756688fe"}, true},
 		{"hardhat", refusal{-32603, "Error: VM Exception while processing transaction: reverted with an " +
 			"unrecognized custom error",
-			map[string]any{"message": "…", "data": invalidNonce}}, x402.ReasonNonceSpent},
-		{"no data", refusal{-32000, "execution reverted", nil}, x402.ReasonSimulation},
-		{"out of gas", refusal{-32000, "out of gas", nil}, x402.ReasonSimulation},
-		{"invalid opcode", refusal{-32000, "invalid opcode: INVALID", nil}, x402.ReasonSimulation},
-		{"trouble", refusal{-32000, "header not found", nil}, ""},
-		{"trouble with data", refusal{-32005, "limit exceeded", "0x756688fe"}, ""},
+			map[string]any{"message": "…", "data": "0x756688fe"}}, true},
+		{"no data", refusal{-32000, "execution reverted", nil}, true},
+		{"out of gas", refusal{-32000, "out of gas", nil}, true},
+		{"invalid opcode", refusal{-32000, "invalid opcode: INVALID", nil}, true},
+		{"trouble", refusal{-32000, "header not found", nil}, false},
+		{"trouble with data", refusal{-32005, "limit exceeded", "0x756688fe"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tap := newTap(t, dev)
 			tap.answer = func(method string, params []json.RawMessage) any {
-				var message struct {
-					To    common.Address
-					Input hexutil.Bytes
-				}
-				if method != "eth_call" || json.Unmarshal(params[0], &message) != nil {
-					return nil
-				}
-				if message.To == x402.Multicall3 || bytes.HasPrefix(message.Input,
-					contracts.ExactProxy().ABI.Methods["settle"].ID) {
+				if method == "eth_call" && asks(params, wallet) {
 					return &test.refuse
 				}
 				return nil
 			}
-			chain := dial(t, dev, tap.through)
-			standings, err := chain.Standing(t.Context(),
-				[]payment.Permit{permit(t, payer(t, 1), 1), permit(t, payer(t, 1), 2)})
-			if test.want == "" {
-				if err == nil {
-					t.Errorf("the standing is %v", reasons(standings))
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]x402.Reason{test.want, test.want}, reasons(standings)); diff != "" {
-				t.Error(diff)
+			standings, err := dial(t, dev, tap.through).Standing(t.Context(),
+				[]payment.Permit{permit(t, devchain.PayerKey(), 1, ownedBy(wallet))}, payment.Approval{})
+			if test.reverted != (err == nil) || err == nil && standings[0].Approved {
+				t.Errorf("%+v, %v", standings, err)
 			}
 		})
 	}

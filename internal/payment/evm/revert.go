@@ -3,7 +3,6 @@ package evm
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
@@ -13,83 +12,84 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// fault says what an error with which settle can revert means for the payer.
-type fault struct {
-	reason x402.Reason
-	detail func(p payment.Permit, chainID uint64) string
+// faults says what an error means for the payer with which settle can revert after
+// the settlement contract has checked times and nonce: a custom error of Permit2
+// (SignatureTransfer.sol and its libraries) or of the exact proxy
+// (x402BasePermit2Proxy.sol), by selector.
+var faults = map[[4]byte]func(p payment.Permit, chainID uint64) *payment.Rejection{
+	selector("InvalidSigner()"):            signatureFault,
+	selector("InvalidSignature()"):         signatureFault,
+	selector("InvalidSignatureLength()"):   signatureFault,
+	selector("InvalidContractSignature()"): walletFault,
+	selector("InvalidAmount(uint256)"):     amountFault,
+	selector("InvalidAmount()"):            amountFault,
+	selector("InvalidOwner()"): func(payment.Permit, uint64) *payment.Rejection {
+		return refuse(x402.ReasonSignature, "the payment comes from the zero address")
+	},
+	selector("InvalidDestination()"): func(payment.Permit, uint64) *payment.Rejection {
+		return refuse(x402.ReasonRecipient, "the payment goes to the zero address")
+	},
 }
 
-// faults are the custom errors of Permit2 (SignatureTransfer.sol and its
-// libraries), of the exact proxy (x402BasePermit2Proxy.sol) and of OpenZeppelin's
-// ERC-20 (ERC-6093), by selector.
-var faults = map[[4]byte]fault{
-	selector("InvalidNonce()"): {x402.ReasonNonceSpent, func(p payment.Permit, _ uint64) string {
-		return fmt.Sprintf("Permit2 nonce %s of %s is used already; sign again with a free nonce", p.Nonce,
-			hexOf(p.From))
-	}},
-	selector("SignatureExpired(uint256)"): {x402.ReasonDeadlineExpired, func(p payment.Permit, _ uint64) string {
-		return fmt.Sprintf("the newest block is later than the deadline %s; sign again with a later one", p.Deadline)
-	}},
-	selector("InvalidSigner()"):          {x402.ReasonSignature, signatureDetail},
-	selector("InvalidSignature()"):       {x402.ReasonSignature, signatureDetail},
-	selector("InvalidSignatureLength()"): {x402.ReasonSignature, signatureDetail},
-	selector("InvalidContractSignature()"): {x402.ReasonSignature, func(p payment.Permit, _ uint64) string {
-		return fmt.Sprintf("the contract wallet at %s does not accept the signature", hexOf(p.From))
-	}},
-	selector("InvalidAmount(uint256)"): {x402.ReasonAmount, amountDetail},
-	selector("InvalidAmount()"):        {x402.ReasonAmount, amountDetail},
-	selector("PaymentTooEarly()"): {x402.ReasonNotYetValid, func(p payment.Permit, _ uint64) string {
-		return fmt.Sprintf("the newest block is earlier than validAfter %s; send the payment again then, or sign "+
-			"with an earlier one", p.Witness.ValidAfter)
-	}},
-	selector("InvalidOwner()"): {x402.ReasonSignature, func(payment.Permit, uint64) string {
-		return "the payment comes from the zero address"
-	}},
-	selector("InvalidDestination()"): {x402.ReasonRecipient, func(payment.Permit, uint64) string {
-		return "the payment goes to the zero address"
-	}},
-	selector("ERC20InsufficientBalance(address,uint256,uint256)"): {x402.ReasonInsufficientBalance,
-		func(p payment.Permit, _ uint64) string {
-			return fmt.Sprintf("%s holds less than %s of token %s, in atomic units", hexOf(p.From), p.Permitted.Amount,
-				hexOf(p.Permitted.Token))
-		}},
-	selector("ERC20InsufficientAllowance(address,uint256,uint256)"): {x402.ReasonAllowanceRequired,
-		func(p payment.Permit, _ uint64) string {
-			return fmt.Sprintf("%s lets Permit2 move less than %s of token %s, in atomic units; approve Permit2 as a "+
-				"spender of the token first",
-				hexOf(p.From), p.Permitted.Amount, hexOf(p.Permitted.Token))
-		}},
+func signatureFault(p payment.Permit, chainID uint64) *payment.Rejection {
+	return refuse(x402.ReasonSignature, "the signature is not that of %s over this Permit2 transfer on chain %d",
+		hexOf(p.From), chainID)
 }
 
-func signatureDetail(p payment.Permit, chainID uint64) string {
-	return fmt.Sprintf("the signature is not that of %s over this Permit2 transfer on chain %d", hexOf(p.From), chainID)
+func walletFault(p payment.Permit, _ uint64) *payment.Rejection {
+	return refuse(x402.ReasonSignature, "the contract wallet at %s does not accept the signature", hexOf(p.From))
 }
 
-func amountDetail(p payment.Permit, _ uint64) string {
-	return fmt.Sprintf("the amount %s cannot be settled", p.Permitted.Amount)
+func amountFault(p payment.Permit, _ uint64) *payment.Rejection {
+	return refuse(x402.ReasonAmount, "the amount %s cannot be settled", p.Permitted.Amount)
+}
+
+func refuse(reason x402.Reason, format string, args ...any) *payment.Rejection {
+	return &payment.Rejection{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
 // transferFailed is the text with which Permit2 reverts when the token reverts, for
 // any reason of the token.
 const transferFailed = "TRANSFER_FROM_FAILED"
 
-// maxTrail is how much older than our clock the newest block may be.
-const maxTrail = 2 * time.Minute
+// rejection returns what the report of a simulated payment means for the payer, nil if
+// it settles. A wallet with code can revert with any error. It cannot make the payment
+// look too early, expired or spent, which the settlement contract checks itself.
+func (c *Chain) rejection(p payment.Permit, r report) *payment.Rejection {
+	token := hexOf(p.Permitted.Token)
+	switch r.outcome() {
+	case payment.CallSettled:
+		return nil
+	case payment.TooEarly:
+		return refuse(x402.ReasonNotYetValid, "the newest block is earlier than validAfter %s; send the payment again "+
+			"then, or sign with an earlier one", p.Witness.ValidAfter)
+	case payment.Expired:
+		return refuse(x402.ReasonDeadlineExpired, "the newest block is later than the deadline %s; sign again with a "+
+			"later one", p.Deadline)
+	case payment.NonceSpent:
+		return refuse(x402.ReasonNonceSpent, "Permit2 nonce %s of %s is used already; sign again with a free nonce",
+			p.Nonce, hexOf(p.From))
+	case payment.NotExact:
+		return refuse(x402.ReasonTransferNotExact, "token %s would not bring %s exactly %s, in atomic units: it does not "+
+			"move what it is asked to move", token, hexOf(p.Witness.To), p.Permitted.Amount)
+	}
+	switch need := p.Permitted.Amount.Big(); {
+	case r.Balance.Cmp(need) < 0:
+		return refuse(x402.ReasonInsufficientBalance, "%s holds %s of token %s and needs %s, in atomic units",
+			hexOf(p.From), r.Balance, token, need)
+	case r.Allowance.Cmp(need) < 0:
+		return refuse(x402.ReasonAllowanceRequired, "%s lets Permit2 move %s of token %s and needs %s, in atomic units; "+
+			"approve Permit2 (%s) as a spender of the token first", hexOf(p.From), r.Allowance, token, need,
+			hexOf(x402.Permit2))
+	}
+	return c.revertFault(p, r.Data)
+}
 
-// rejection returns what the revert data of a settle means for the payer. code says
-// that the owner has code. Such an owner can revert with any data, also with the
-// errors of Permit2 and the proxy. PaymentTooEarly is the only error for which a
-// payment waits instead of failing. So that an owner with code cannot keep its payment
-// waiting, this error of such an owner is ignored once validAfter has passed.
-func (c *Chain) rejection(data []byte, p payment.Permit, code bool) *payment.Rejection {
+// revertFault returns what the revert data of a payment means for the payer.
+func (c *Chain) revertFault(p payment.Permit, data []byte) *payment.Rejection {
 	if len(data) >= 4 {
-		fault, known := faults[[4]byte(data)]
-		if code && fault.reason == x402.ReasonNotYetValid {
-			after, fits := p.Witness.ValidAfter.Uint64()
-			known = !fits || after > uint64(c.cfg.Now().Add(-maxTrail).Unix())
-		}
-		if known {
-			return &payment.Rejection{Reason: fault.reason, Detail: fault.detail(p, c.cfg.ChainID)}
+		if fault := faults[[4]byte(data)]; fault != nil {
+			return fault(p, c.cfg.ChainID)
 		}
 	}
 	detail := "settling the payment would fail"

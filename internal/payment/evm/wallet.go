@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"boxoffice"
+	"boxoffice/contracts/settlement"
 	"boxoffice/internal/payment"
-	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -57,12 +57,11 @@ func (c *Chain) Wallet(key *ecdsa.PrivateKey) *Wallet {
 func (w *Wallet) Address() common.Address { return w.address }
 
 // MaxBatch returns how many permits fit one transaction: as many as its gas
-// allows, or one if the chain is known to have no Multicall3.
+// allows.
 func (w *Wallet) MaxBatch() int {
-	if w.chain.multicall.Load() == absent {
-		return 1
-	}
-	return int((w.chain.cfg.MaxTxGas - GasBase) / w.chain.cfg.GasPerSettle)
+	const most = 200 // bytes of a payment in a batch, with any nonce, amount and token
+	each := w.chain.batchGas(1, most) - w.chain.batchGas(0, 0)
+	return int((w.chain.cfg.MaxTxGas - GasBase) / each)
 }
 
 // Nonce returns how many transactions of the wallet are in the chain as of a
@@ -83,16 +82,8 @@ func (w *Wallet) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.affordableFees(op, m, w.gas(1), nil)
+	_, err = w.affordableFees(op, m, w.chain.batchGas(1, 0), nil)
 	return err
-}
-
-// gas returns the gas limit of a transaction that settles n permits.
-func (w *Wallet) gas(n int) uint64 {
-	if n == 0 {
-		return params.TxGas
-	}
-	return GasBase + uint64(n)*w.chain.cfg.GasPerSettle
 }
 
 // affordableFees returns the fees of a transaction. It fails if the wallet cannot pay
@@ -109,23 +100,27 @@ func (w *Wallet) affordableFees(op string, m feeData, gas uint64, replaces *paym
 	return o, nil
 }
 
-// Sign returns a transaction that settles the permits: a call of the proxy for
-// one, a call of Multicall3 for several, in which each settle may fail without the
-// others. The gas limit is GasBase, and GasPerSettle for each permit. It cannot use a
-// node's estimate: a settle that fails for lack of gas does not fail the transaction,
-// so the estimate is too low. Without permits the transaction is an empty one to the
-// wallet itself.
+// Sign returns a transaction that settles the permits by one call of the settlement
+// contract. Its gas limit is enough even if each permit uses up the gas that it is
+// given. Without permits the transaction is an empty one to the wallet itself.
 //
 // It fails with ErrBatch, ErrFeeCeiling or ErrWalletEmpty, or because the node
 // does not answer.
-func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint64,
+func (w *Wallet) Sign(ctx context.Context, calls []payment.Call, nonce uint64,
 	replaces *payment.Tx) (payment.Tx, error) {
-	op := fmt.Sprintf("sign a transaction for %d payments with nonce %d", len(permits), nonce)
-	to, data, err := w.target(ctx, permits)
-	if err != nil {
-		return payment.Tx{}, w.chain.fail(op, err)
+	op := fmt.Sprintf("sign a transaction for %d payments with nonce %d", len(calls), nonce)
+	to, data, gas := w.address, []byte(nil), uint64(params.TxGas)
+	if len(calls) > 0 {
+		var err error
+		if data, err = packBatch(0, w.chain.cfg.GasPerSettle, calls); err != nil {
+			return payment.Tx{}, w.chain.fail(op, err)
+		}
+		to, gas = settlement.Address, w.chain.batchGas(len(calls), len(data))
 	}
-	gas := w.gas(len(permits))
+	if gas > w.chain.cfg.MaxTxGas {
+		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: it needs %d gas, a transaction may have %d", ErrBatch, gas,
+			w.chain.cfg.MaxTxGas))
+	}
 	m, err := w.chain.readFees(ctx, op, w.address)
 	if err != nil {
 		return payment.Tx{}, err
@@ -138,13 +133,17 @@ func (w *Wallet) Sign(ctx context.Context, permits []payment.Permit, nonce uint6
 	if err != nil {
 		return payment.Tx{}, err
 	}
-	var unsigned types.TxData = &types.DynamicFeeTx{
-		ChainID: w.signer.ChainID(), Nonce: nonce, GasTipCap: o.tip, GasFeeCap: o.cap, Gas: gas, To: &to, Data: data,
-	}
+	return w.sign(op, w.unsigned(m, o, types.DynamicFeeTx{Nonce: nonce, Gas: gas, To: &to, Data: data}))
+}
+
+// unsigned adds the fees and the chain to a transaction. On a chain without a base fee
+// it is a legacy transaction.
+func (w *Wallet) unsigned(m feeData, o fees, tx types.DynamicFeeTx) types.TxData {
 	if m.baseFee == nil {
-		unsigned = &types.LegacyTx{Nonce: nonce, GasPrice: o.cap, Gas: gas, To: &to, Data: data}
+		return &types.LegacyTx{Nonce: tx.Nonce, GasPrice: o.cap, Gas: tx.Gas, To: tx.To, Data: tx.Data}
 	}
-	return w.sign(op, unsigned)
+	tx.ChainID, tx.GasTipCap, tx.GasFeeCap = w.signer.ChainID(), o.tip, o.cap
+	return &tx
 }
 
 func (w *Wallet) sign(op string, unsigned types.TxData) (payment.Tx, error) {
@@ -169,31 +168,6 @@ func (w *Wallet) sign(op string, unsigned types.TxData) (payment.Tx, error) {
 		TipCap:   tipCap,
 		SignedAt: boxoffice.At(w.chain.cfg.Now()),
 	}, nil
-}
-
-// target returns the address to call, and the data of the call.
-func (w *Wallet) target(ctx context.Context, permits []payment.Permit) (common.Address, []byte, error) {
-	switch len(permits) {
-	case 0:
-		return w.address, nil, nil
-	case 1:
-		return x402.ExactProxy, packSettle(permits[0]), nil
-	}
-	multicall, err := w.chain.hasMulticall(ctx)
-	if err != nil {
-		return common.Address{}, nil, err
-	}
-	if limit := w.MaxBatch(); len(permits) > limit {
-		if !multicall {
-			return common.Address{}, nil, fmt.Errorf("%w: the chain has no Multicall3", ErrBatch)
-		}
-		return common.Address{}, nil, fmt.Errorf("%w: at most %d do", ErrBatch, limit)
-	}
-	calls := make([]call, len(permits))
-	for i, p := range permits {
-		calls[i] = call{to: x402.ExactProxy, data: packSettle(p)}
-	}
-	return w.chain.cfg.Multicall3, packAggregate(calls), nil
 }
 
 // Broadcast hands a transaction to the node. If the node or the chain has it

@@ -1,7 +1,6 @@
 package evm_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"math/big"
@@ -9,7 +8,7 @@ import (
 	"time"
 
 	"boxoffice"
-	"boxoffice/contracts"
+	"boxoffice/contracts/settlement"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/payment/evm"
 	"boxoffice/internal/test/devchain"
@@ -31,29 +30,16 @@ func TestSettleOne(t *testing.T) {
 	tx := w.sign([]payment.Permit{p}, w.nonce(), nil)
 
 	decoded := decodeTx(t, tx.Raw)
-	if decoded.Hash() != tx.Hash || decoded.Gas() != tx.GasLimit || *decoded.To() != x402.ExactProxy || decoded.Type() != types.DynamicFeeTxType {
+	if decoded.Hash() != tx.Hash || decoded.Gas() != tx.GasLimit || *decoded.To() != settlement.Address || decoded.Type() != types.DynamicFeeTxType {
 		t.Errorf("the raw transaction differs from the fields: %+v", decoded)
 	}
 	if decoded.GasFeeCap().Cmp(tx.FeeCap.Big()) != 0 || decoded.GasTipCap().Cmp(tx.TipCap.Big()) != 0 {
 		t.Errorf("the raw fees are %s, %s, the fields say %s, %s", decoded.GasFeeCap(), decoded.GasTipCap(),
 			tx.FeeCap, tx.TipCap)
 	}
-	if tx.SignedAt != boxoffice.At(now) || tx.GasLimit != evm.GasBase+150_000 {
+	if tx.SignedAt != boxoffice.At(now) || tx.GasLimit < evm.GasBase+150_000 {
 		t.Errorf("signed at %s with %d gas", tx.SignedAt, tx.GasLimit)
 	}
-	// The ABI of the proxy itself decodes the call.
-	values, err := contracts.ExactProxy().ABI.Methods["settle"].Inputs.Unpack(decoded.Data()[4:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := contracts.ExactProxy().ABI.Pack("settle", values...)
-	if err != nil || !bytes.Equal(again, decoded.Data()) {
-		t.Errorf("calldata is not canonical: %v", err)
-	}
-	if values[1] != p.From || !bytes.Equal(values[3].([]byte), p.Signature) {
-		t.Errorf("owner %v, signature %x", values[1], values[3])
-	}
-
 	receipt := w.mine(tx)
 	rpcReceipt, err := w.dev.Client().TransactionReceipt(t.Context(), tx.Hash)
 	if err != nil {
@@ -65,6 +51,7 @@ func TestSettleOne(t *testing.T) {
 	}
 	want := &payment.Receipt{
 		TxHash: tx.Hash, BlockNumber: receipt.BlockNumber, GasUsed: rpcReceipt.GasUsed, GasPrice: price,
+		Calls: []payment.CallOutcome{payment.CallSettled},
 		Transfers: []payment.Transfer{{
 			Token: w.dev.Token(), From: p.From, To: payTo, Amount: x402.NewUint256(100), TxHash: tx.Hash, BlockNumber: receipt.BlockNumber,
 		}},
@@ -90,7 +77,7 @@ func TestSettleBatch(t *testing.T) {
 	permits := []payment.Permit{permit(t, payer(t, 1), 0), spent, permit(t, payer(t, 2), 1),
 		permit(t, payer(t, 1), 1, amountOf(7))}
 	tx := w.sign(permits, w.nonce(), nil)
-	if to := decodeTx(t, tx.Raw).To(); *to != x402.Multicall3 {
+	if to := decodeTx(t, tx.Raw).To(); *to != settlement.Address {
 		t.Errorf("sent to %s", to)
 	}
 	receipt := w.mine(tx)
@@ -102,6 +89,10 @@ func TestSettleBatch(t *testing.T) {
 	var got []moved
 	for _, transfer := range receipt.Transfers {
 		got = append(got, moved{transfer.From, transfer.Amount.String(), transfer.LogIndex})
+	}
+	outcomes := []payment.CallOutcome{payment.CallSettled, payment.NonceSpent, payment.CallSettled, payment.CallSettled}
+	if diff := cmp.Diff(outcomes, receipt.Calls); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
 	want := []moved{{addressOf(payer(t, 1)), "100", 0}, {addressOf(payer(t, 2)), "100", 2},
 		{addressOf(payer(t, 1)), "7", 4}}
@@ -122,33 +113,19 @@ func TestLargestBatch(t *testing.T) {
 		t.Fatalf("%v", got[len(got)-1].Failure)
 	}
 	tx := w.sign(permits, w.nonce(), nil)
-	if tx.GasLimit > 16_777_216 || len(permits) != 111 {
+	if tx.GasLimit > 16_777_216 || len(permits) != 94 {
 		t.Errorf("%d payments with %d gas", len(permits), tx.GasLimit)
 	}
 	if receipt := w.mine(tx); len(receipt.Transfers) != len(permits) {
 		t.Errorf("%d of %d payments settled", len(receipt.Transfers), len(permits))
 	}
-	_, err := w.wallet.Sign(t.Context(), append(permits, permits[0]), 9, nil)
+	_, err := w.wallet.Sign(t.Context(), calls(append(permits, permits[:5]...)...), 9, nil)
 	if !errors.Is(err, evm.ErrBatch) {
-		t.Errorf("one more: %v", err)
+		t.Errorf("five more: %v", err)
 	}
 	empty := w.sign(nil, w.nonce(), nil)
 	if receipt := w.mine(empty); receipt.GasUsed != 21_000 || len(receipt.Transfers) != 0 {
 		t.Errorf("a transaction for nothing used %d gas", receipt.GasUsed)
-	}
-}
-
-func TestWithoutMulticall(t *testing.T) {
-	w := newWorld(t, func(cfg *evm.Config) { cfg.Multicall3 = noCode }, rich(t, 1))
-	permits := []payment.Permit{permit(t, payer(t, 1), 1), permit(t, payer(t, 1), 2)}
-	if _, err := w.wallet.Sign(t.Context(), permits, 0, nil); !errors.Is(err, evm.ErrBatch) {
-		t.Errorf("two payments: %v", err)
-	}
-	if n := w.wallet.MaxBatch(); n != 1 {
-		t.Errorf("MaxBatch %d", n)
-	}
-	if receipt := w.settle(permits[0]); len(receipt.Transfers) != 1 {
-		t.Error("one payment did not settle")
 	}
 }
 
@@ -190,7 +167,7 @@ func TestEmptyWallet(t *testing.T) {
 	w := newWorld(t, nil, rich(t, 1))
 	permits := []payment.Permit{permit(t, payer(t, 1), 1)}
 	beggar := w.chain.Wallet(payer(t, 50))
-	if _, err := beggar.Sign(t.Context(), permits, 0, nil); !errors.Is(err, evm.ErrWalletEmpty) {
+	if _, err := beggar.Sign(t.Context(), calls(permits...), 0, nil); !errors.Is(err, evm.ErrWalletEmpty) {
 		t.Errorf("sign: %v", err)
 	}
 	if err := beggar.Ready(t.Context()); !errors.Is(err, payment.ErrWalletEmpty) {
@@ -208,7 +185,7 @@ func TestEmptyWallet(t *testing.T) {
 		return nil
 	}
 	beggar = dial(t, w.dev, tap.through).Wallet(payer(t, 50))
-	tx, err := beggar.Sign(t.Context(), permits, 0, nil)
+	tx, err := beggar.Sign(t.Context(), calls(permits...), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +252,7 @@ func TestFees(t *testing.T) {
 				tap.through(cfg)
 				cfg.MaxFee = gwei(100)
 			}).Wallet(devchain.SettlementKey())
-			tx, err := wallet.Sign(t.Context(), []payment.Permit{permit(t, payer(t, 1), 1)}, 3, test.replaces)
+			tx, err := wallet.Sign(t.Context(), calls(permit(t, payer(t, 1), 1)), 3, test.replaces)
 			if test.cap == 0 {
 				if !errors.Is(err, evm.ErrFeeCeiling) {
 					t.Fatalf("%+v, %v", tx, err)
@@ -315,7 +292,7 @@ func TestReplacementFeesProperty(t *testing.T) {
 		for range 4 {
 			baseFee := rapid.Int64Range(-1, 1e12).Draw(t, "base fee")
 			tap.market(baseFee, rapid.Int64Range(1, 1e12).Draw(t, "price"), rapid.Int64Range(-1, 1e11).Draw(t, "tip"))
-			tx, err := wallet.Sign(t.Context(), permits, 0, previous)
+			tx, err := wallet.Sign(t.Context(), calls(permits...), 0, previous)
 			if errors.Is(err, evm.ErrFeeCeiling) {
 				return
 			}
