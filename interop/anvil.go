@@ -95,7 +95,8 @@ func startAnvil(ctx context.Context, d *demo) (_ *anvil, err error) {
 }
 
 func (a *anvil) startNode(ctx context.Context) error {
-	programs, err := filepath.Glob(filepath.Join(anvilFolder, "node_modules", "@foundry-rs", "anvil-*", "bin", "anvil*"))
+	programs, err := filepath.Glob(
+		filepath.Join(anvilFolder, "node_modules", "@foundry-rs", "anvil-*", "bin", "anvil*"))
 	if err != nil || len(programs) != 1 {
 		return fmt.Errorf("want one Anvil for this machine, found %q (%v)", programs, err)
 	}
@@ -177,7 +178,8 @@ func (a *anvil) placeContracts(ctx context.Context) error {
 	for method, at := range map[string]common.Address{
 		"permit2()": contracts.Permit2Address, "multicall3()": contracts.Multicall3Address,
 	} {
-		answer, err := a.CallContract(ctx, ethereum.CallMsg{To: &deployed, Data: crypto.Keccak256([]byte(method))[:4]}, nil)
+		answer, err := a.CallContract(ctx,
+			ethereum.CallMsg{To: &deployed, Data: crypto.Keccak256([]byte(method))[:4]}, nil)
 		if err != nil {
 			return err
 		}
@@ -246,7 +248,8 @@ func (a *anvil) token(ctx context.Context, contract string, payers int) (common.
 	approve = append(approve, common.LeftPadBytes(contracts.Permit2Address[:], 32)...)
 	approve = append(approve, common.MaxHash[:]...)
 	for n := range payers {
-		if _, err := a.send(ctx, firstPayer+n, map[string]any{"to": token, "input": hexutil.Bytes(approve)}); err != nil {
+		if _, err := a.send(ctx, firstPayer+n,
+			map[string]any{"to": token, "input": hexutil.Bytes(approve)}); err != nil {
 			return common.Address{}, fmt.Errorf("%s: approve: %w", contract, err)
 		}
 	}

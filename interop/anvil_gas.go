@@ -49,7 +49,8 @@ func (a *anvil) gas(ctx context.Context) (rows []row, err error) {
 				result string
 			}{
 				{"one payment", 1, nil, gasAlone, "at most %d gas, " + admitted},
-				{fmt.Sprintf("a batch of %d payments of different payers", batch), 2, different, gasOtherPayers, batchResult},
+				{fmt.Sprintf("a batch of %d payments of different payers", batch),
+					2, different, gasOtherPayers, batchResult},
 				{
 					fmt.Sprintf("a batch of %d payments of one payer, with nonces in a row", batch), 3, same,
 					gasOnePayer, batchResult,

@@ -162,15 +162,16 @@ func (d *demo) serveThrough(ctx context.Context, line *breaker, node bool) (*via
 }
 
 func (c *viaFacilitator) serve(ctx context.Context, line *breaker, payTo common.Address) (err error) {
-	c.service, err = c.world.serveBeside(ctx, "via-facilitator-"+payTo.Hex(), "serve", nil, func(config *server.Config) {
-		config.Payment.PayTo = payTo
-		config.Settlement.Via = server.ViaFacilitator
-		config.Settlement.Facilitator.URL = line.url
-		config.Settlement.Facilitator.Retry = server.Duration(200 * time.Millisecond)
-		if !c.node {
-			config.Chain.RPCURL = ""
-		}
-	})
+	c.service, err = c.world.serveBeside(ctx, "via-facilitator-"+payTo.Hex(), "serve", nil,
+		func(config *server.Config) {
+			config.Payment.PayTo = payTo
+			config.Settlement.Via = server.ViaFacilitator
+			config.Settlement.Facilitator.URL = line.url
+			config.Settlement.Facilitator.Retry = server.Duration(200 * time.Millisecond)
+			if !c.node {
+				config.Chain.RPCURL = ""
+			}
+		})
 	if err == nil {
 		c.world.BaseURL = c.service.config.BaseURL
 	}

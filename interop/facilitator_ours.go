@@ -76,7 +76,8 @@ func throughOurs(ctx context.Context, d *demo) (rows []row, err error) {
 	}
 	world := *d
 	world.PayTo = crypto.PubkeyToAddress(recipient.PublicKey).Hex()
-	shop, address, err := startNode(ctx, official, "shop.mjs", d.env("PAY_TO="+world.PayTo, "FACILITATOR_URL="+line.url))
+	shop, address, err := startNode(ctx, official, "shop.mjs",
+		d.env("PAY_TO="+world.PayTo, "FACILITATOR_URL="+line.url))
 	if err != nil {
 		return nil, err
 	}

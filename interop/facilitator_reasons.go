@@ -144,6 +144,7 @@ func (d *demo) permit(spoil func(*x402.Authorization), poor bool) (payment.Inten
 		Payload: x402.Permit2Payload{Authorization: authorization, Signature: signature},
 	})
 	return payment.Intent{
-		ID: boxoffice.NewUUID(), Payload: payload, Permit: payment.Permit{Authorization: authorization, Signature: signature},
+		ID: boxoffice.NewUUID(), Payload: payload,
+		Permit: payment.Permit{Authorization: authorization, Signature: signature},
 	}, terms, err
 }

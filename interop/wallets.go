@@ -25,7 +25,8 @@ func wallets(ctx context.Context, d *demo) (rows []row, err error) {
 	} {
 		p := purchase{
 			program: []string{"node", filepath.Join(smartWallets, "buy.mjs"), w.kind},
-			env:     []string{"ARTIFACT=" + filepath.Join("contracts", "artifacts", "TestWallet.json")}, refusal: w.refusal,
+			env:     []string{"ARTIFACT=" + filepath.Join("contracts", "artifacts", "TestWallet.json")},
+			refusal: w.refusal,
 		}
 		if err := p.run(ctx, d); err != nil {
 			return nil, fmt.Errorf("%s: %w", w.title, err)

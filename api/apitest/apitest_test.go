@@ -119,7 +119,8 @@ func TestTransportAndMissing(t *testing.T) {
 	w := &witness{TB: t}
 	validator := apitest.New(w, document(t))
 	client := http.Client{Transport: validator.Transport(nil)}
-	if !slices.Contains(validator.Missing(), "listJobs 200") || slices.Contains(validator.Missing("200"), "listJobs 200") {
+	if !slices.Contains(validator.Missing(), "listJobs 200") ||
+		slices.Contains(validator.Missing("200"), "listJobs 200") {
 		t.Errorf("missing: %v", validator.Missing())
 	}
 	response, err := client.Get(server.URL + "/jobs")

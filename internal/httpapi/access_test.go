@@ -96,7 +96,8 @@ func TestOrigin(t *testing.T) {
 					t.Errorf("%s %s answered %d", route.method, route.path, answer.StatusCode)
 				}
 				asked := s.do("OPTIONS", route.path, "", with("Origin", test.origins...), without("Authorization"),
-					with("Access-Control-Request-Method", route.method), with("Access-Control-Request-Headers", "authorization"))
+					with("Access-Control-Request-Method", route.method),
+					with("Access-Control-Request-Headers", "authorization"))
 				if refused := asked.StatusCode == http.StatusForbidden; refused != test.refused {
 					t.Errorf("OPTIONS %s answered %d", route.path, asked.StatusCode)
 				}
@@ -120,7 +121,8 @@ func TestOrigin(t *testing.T) {
 		})
 	}
 	// The Origin is checked before the token.
-	s.do("GET", "/jobs", "", with("Origin", "null"), without("Authorization")).wantProblem(t, boxoffice.OriginNotAllowed)
+	s.do("GET", "/jobs", "", with("Origin", "null"), without("Authorization")).
+		wantProblem(t, boxoffice.OriginNotAllowed)
 }
 
 // Browsers omit the default port of the scheme and write hosts in lowercase.
@@ -180,10 +182,13 @@ func TestMethodsAndAddresses(t *testing.T) {
 
 func TestMalformedPathParameter(t *testing.T) {
 	s := serve(t)
-	for _, id := range []string{"x", "1", anyID[:35], anyID + "0", "%20", "0198f0a4-6c1e-9c3a-9f5e-2b7d1c4e8a90", "%2e"} {
+	for _, id := range []string{
+		"x", "1", anyID[:35], anyID + "0", "%20", "0198f0a4-6c1e-9c3a-9f5e-2b7d1c4e8a90", "%2e",
+	} {
 		for _, route := range protected {
 			if strings.Contains(route.path, anyID) {
-				s.do(route.method, strings.Replace(route.path, anyID, id, 1), "").wantProblem(t, boxoffice.InvalidRequest, "{id}")
+				s.do(route.method, strings.Replace(route.path, anyID, id, 1), "").
+					wantProblem(t, boxoffice.InvalidRequest, "{id}")
 			}
 		}
 	}

@@ -82,7 +82,8 @@ func TestHTTP10(t *testing.T) {
 	l := s.dial()
 	l.send("GET /openapi.json HTTP/1.0\r\n\r\n")
 	got := l.answer("GET")
-	if got.StatusCode != http.StatusOK || got.ContentLength != int64(len(document(t))) || len(got.TransferEncoding) > 0 ||
+	if got.StatusCode != http.StatusOK || got.ContentLength != int64(len(document(t))) ||
+		len(got.TransferEncoding) > 0 ||
 		!bytes.Equal(got.body, document(t)) {
 		t.Errorf("answered %d with %d bytes, Content-Length %d, %v", got.StatusCode, len(got.body), got.ContentLength,
 			got.TransferEncoding)
@@ -110,8 +111,10 @@ func TestExpectContinue(t *testing.T) {
 		headers string
 		code    boxoffice.Code
 	}{
-		"too large": {authorized + fmt.Sprintf("Content-Length: %d\r\n", boxoffice.MaxBodyBytes+1), boxoffice.BodyTooLarge},
-		"no token":  {hosted + "Content-Length: 5\r\n", boxoffice.RequestTokenRequired},
+		"too large": {
+			authorized + fmt.Sprintf("Content-Length: %d\r\n", boxoffice.MaxBodyBytes+1), boxoffice.BodyTooLarge,
+		},
+		"no token": {hosted + "Content-Length: 5\r\n", boxoffice.RequestTokenRequired},
 		"an Origin": {authorized + "Origin: https://evil.example\r\nTransfer-Encoding: chunked\r\n",
 			boxoffice.OriginNotAllowed},
 		"no such one": {authorized + "Content-Length: 5\r\n", boxoffice.MethodNotAllowed},
@@ -253,7 +256,8 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 		return boxoffice.Status{Status: boxoffice.Quoted, Order: quotedOrder(t)}, nil
 	}
 	for _, path := range []string{
-		"/", "/nothing", "/openapi.json", "/requests/capabilities", "/requests/" + anyID, "/requests/x", "/requests/quote",
+		"/", "/nothing", "/openapi.json", "/requests/capabilities",
+		"/requests/" + anyID, "/requests/x", "/requests/quote",
 		"/jobs", "/jobs?limit=1", "/jobs?limit=0", "/jobs/" + anyID, "/oracles/" + anyID, "/workflows/" + anyID,
 		"/schedules/" + anyID,
 	} {
@@ -286,9 +290,11 @@ func TestGzip(t *testing.T) {
 		html := with("Accept", "text/html") // only the landing page reads it
 		whole := s.plain("GET", path, html)
 		for accepted, packed := range map[string]bool{
-			"gzip": true, "gzip, deflate, br, zstd": true, "GZIP": true, "br;q=1.0, gzip;q=0.8, *;q=0.1": true, "*": true,
+			"gzip": true, "gzip, deflate, br, zstd": true, "GZIP": true,
+			"br;q=1.0, gzip;q=0.8, *;q=0.1": true, "*": true,
 			"identity;q=0.5, gzip;q=1.0": true,
-			"":                           false, "br": false, "identity": false, "gzip;q=0": false, "gzip; Q=0.000": false, "*;q=0": false,
+			"":                           false, "br": false, "identity": false,
+			"gzip;q=0": false, "gzip; Q=0.000": false, "*;q=0": false,
 			"gzip;q=0, *":          false,
 			"gzip;q=0.5, identity": false, "gzip;q=x": false, "xgzip": false,
 		} {
@@ -337,15 +343,16 @@ func TestLandingPage(t *testing.T) {
 	name := "Tickets"
 	s := serve(t, func(c *httpapi.Config) {
 		c.Capabilities = func(context.Context) boxoffice.Capabilities {
-			now := capabilities(t)
-			now.Payment.ServiceName = name
-			return now
+			current := capabilities(t)
+			current.Payment.ServiceName = name
+			return current
 		}
 	})
 	for accept, page := range map[string]bool{
 		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": true, "text/html": true,
 		"application/json;q=0.5, TEXT/HTML": true,
-		"*/*":                               false, "": false, "application/json": false, "application/json, text/html": false, "text/html;q=0": false,
+		"*/*":                               false, "": false, "application/json": false,
+		"application/json, text/html": false, "text/html;q=0": false,
 		"text/*": false,
 	} {
 		got := s.plain("GET", "/", with("Accept", accept))
@@ -374,7 +381,8 @@ func TestLandingPage(t *testing.T) {
 		}
 	}
 	for header, want := range map[string]string{
-		"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "public, no-cache",
+		"Content-Type":           "text/html; charset=utf-8",
+		"X-Content-Type-Options": "nosniff", "Cache-Control": "public, no-cache",
 		"Access-Control-Allow-Origin": "",
 	} {
 		if got.Header.Get(header) != want {
@@ -409,7 +417,8 @@ func TestForwardedHostsAreIgnored(t *testing.T) {
 	forwarded := []edit{
 		with("X-Forwarded-Host", "evil.example"), with("X-Forwarded-Proto", "http"), with("X-Forwarded-Port", "1"),
 		with("X-Forwarded-Prefix", "/evil"),
-		with("Forwarded", "for=192.0.2.1;host=evil.example;proto=http"), func(r *http.Request) { r.Host = "evil.example" },
+		with("Forwarded", "for=192.0.2.1;host=evil.example;proto=http"),
+		func(r *http.Request) { r.Host = "evil.example" },
 	}
 	quoted := s.do("POST", "/requests/quote", quoteBody, forwarded...)
 	quoted.wantStatus(t, http.StatusCreated)

@@ -73,7 +73,8 @@ func TestFacilitatorReadsOfficialPayloads(t *testing.T) {
 		read++
 		for _, path := range []string{x402.PathVerify, x402.PathSettle} {
 			w := post(newFacilitator(vector.ChainID), path,
-				`{"x402Version":2,"paymentPayload":`+vector.Canonical+`,"paymentRequirements":`+string(payload.Accepted)+`}`)
+				`{"x402Version":2,"paymentPayload":`+vector.Canonical+
+					`,"paymentRequirements":`+string(payload.Accepted)+`}`)
 			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), string(x402.ReasonAssetRefused)) {
 				t.Errorf("%s: %s answered %d %s", vector.Name, path, w.Code, w.Body)
 			}
@@ -167,7 +168,8 @@ func TestFacilitatorBehindProxy(t *testing.T) {
 func TestFacilitatorSupported(t *testing.T) {
 	w := httptest.NewRecorder()
 	newFacilitator(8453).ServeHTTP(w, httptest.NewRequest(http.MethodGet, x402.PathSupported, nil))
-	want := `{"kinds":[{"x402Version":2,"scheme":"exact","network":"eip155:8453","extra":{"assetTransferMethod":"permit2"}}],` +
+	want := `{"kinds":[{"x402Version":2,"scheme":"exact","network":"eip155:8453",` +
+		`"extra":{"assetTransferMethod":"permit2"}}],` +
 		`"extensions":[],"signers":{"eip155:*":["0x857b06519E91e3A54538791bDbb0E22373e36b66"]}}` + "\n"
 	if diff := cmp.Diff(want, w.Body.String()); diff != "" {
 		t.Error(diff)

@@ -60,7 +60,8 @@ func paymentHeader(t *testing.T) string {
 			Signature: hexutil.MustDecode("0x" + strings.Repeat("ab", 65)),
 			Authorization: x402.Authorization{
 				From: common.Address{0xcc}, Permitted: x402.Permitted{Token: terms.Asset, Amount: terms.Amount},
-				Spender: x402.ExactProxy, Deadline: x402.NewUint256(1_795_000_100), Witness: x402.Witness{To: terms.PayTo},
+				Spender: x402.ExactProxy, Deadline: x402.NewUint256(1_795_000_100),
+				Witness: x402.Witness{To: terms.PayTo},
 			},
 		},
 	})
@@ -103,7 +104,8 @@ func TestQuote(t *testing.T) {
 	s := serve(t)
 	for _, created := range []bool{true, false} {
 		s.flow.quote = func(_ boxoffice.Requester, request boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error) {
-			if request.Action != "job.open" || string(request.Input) != `{"objective":"count"}` || request.RequestKey != anyID {
+			if request.Action != "job.open" || string(request.Input) != `{"objective":"count"}` ||
+				request.RequestKey != anyID {
 				t.Errorf("request is %+v", request)
 			}
 			return boxoffice.QuoteResponse{Created: created, Order: quotedOrder(t)}, nil
@@ -179,7 +181,8 @@ func TestChallenge(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(&x402.PaymentRequired{
-			X402Version: 2, Error: "PAYMENT-SIGNATURE header is required", Resource: &want.Resource, Accepts: want.Accepts,
+			X402Version: 2, Error: "PAYMENT-SIGNATURE header is required",
+			Resource: &want.Resource, Accepts: want.Accepts,
 		}, required); diff != "" {
 			t.Error(diff)
 		}
@@ -209,9 +212,13 @@ func TestOutcomes(t *testing.T) {
 			&x402.Settlement{ErrorReason: x402.ReasonSimulation}},
 	} {
 		want := status(t, test.state, test.payment)
-		s.flow.challenge = func(boxoffice.UUID) (order.SubmitResult, error) { return order.SubmitResult{Status: &want}, nil }
+		s.flow.challenge = func(boxoffice.UUID) (order.SubmitResult, error) {
+			return order.SubmitResult{Status: &want}, nil
+		}
 		s.flow.status = func(boxoffice.UUID) (boxoffice.Status, error) { return want, nil }
-		s.flow.pay = func(_ boxoffice.UUID, payment *x402.Payment, signature boxoffice.Signature) (boxoffice.Status, error) {
+		s.flow.pay = func(
+			_ boxoffice.UUID, payment *x402.Payment, signature boxoffice.Signature,
+		) (boxoffice.Status, error) {
 			if payment.Payload.Payload.Authorization.From != (common.Address{0xcc}) || signature[64] != 0x1f {
 				t.Errorf("payment %+v, signature %v", payment, signature)
 			}
@@ -297,7 +304,8 @@ func TestPaymentRefused(t *testing.T) {
 		`{"quoteSignature":"0x` + strings.Repeat("zz", 65) + `"}`: "/quoteSignature",
 		approval[:len(approval)-1] + `,"x":1}`:                    "/x",
 	} {
-		s.do("POST", submitPath, body, with("PAYMENT-SIGNATURE", header)).wantProblem(t, boxoffice.InvalidRequest, place)
+		s.do("POST", submitPath, body, with("PAYMENT-SIGNATURE", header)).
+			wantProblem(t, boxoffice.InvalidRequest, place)
 	}
 }
 

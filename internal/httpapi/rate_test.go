@@ -41,7 +41,8 @@ func TestRatePerToken(t *testing.T) {
 	s.do("GET", "/jobs", "", with("Authorization", "Bearer "+strings.Repeat("cd", 32))).wantStatus(t, http.StatusOK)
 	s.do("GET", "/requests/capabilities", "").wantStatus(t, http.StatusOK)
 	// The case of the token does not matter. A request with a wrong Origin is not counted.
-	s.do("GET", "/jobs", "", with("Authorization", "bearer "+strings.ToUpper(token))).wantProblem(t, boxoffice.RateLimited)
+	s.do("GET", "/jobs", "", with("Authorization", "bearer "+strings.ToUpper(token))).
+		wantProblem(t, boxoffice.RateLimited)
 
 	wait := retryAfter(t, limited.Header)
 	s.now = s.now.Add(wait - time.Second)
@@ -67,7 +68,9 @@ func TestRateOfGit(t *testing.T) {
 	s.do("GET", path, "", basic(token)).wantStatus(t, http.StatusNotFound)
 	s.do("GET", path, "").wantStatus(t, http.StatusNotFound)
 	s.do("GET", "/jobs", "").wantStatus(t, http.StatusOK)
-	for _, limited := range []edit{basic(token), basic(strings.ToUpper(token)), with("Authorization", "Bearer "+token)} {
+	for _, limited := range []edit{
+		basic(token), basic(strings.ToUpper(token)), with("Authorization", "Bearer "+token),
+	} {
 		retryAfter(t, s.do("GET", path, "", limited).Header)
 	}
 	s.do("GET", path, "", basic(strings.Repeat("cd", 32))).wantStatus(t, http.StatusNotFound)

@@ -48,7 +48,8 @@ func TestFreeDocuments(t *testing.T) {
 		head := s.do("HEAD", path, "")
 		head.wantStatus(t, http.StatusOK)
 		if len(head.body) > 0 || head.ContentLength != int64(len(answer.body)) || head.Header.Get("ETag") != tag {
-			t.Errorf("HEAD %s: %d bytes, Content-Length %d of %d", path, len(head.body), head.ContentLength, len(answer.body))
+			t.Errorf("HEAD %s: %d bytes, Content-Length %d of %d",
+				path, len(head.body), head.ContentLength, len(answer.body))
 		}
 	}
 	if !bytes.Equal(s.do("GET", "/openapi.json", "").body, document(t)) {
@@ -158,7 +159,8 @@ func TestLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]any{
-		"msg": "request", "method": "POST", "route": "/requests/{id}/submit", "status": 402.0, "code": "payment_rejected",
+		"msg": "request", "method": "POST", "route": "/requests/{id}/submit",
+		"status": 402.0, "code": "payment_rejected",
 		"requester": parsed.Requester().String()[:8],
 	} {
 		if first[name] != want {
@@ -211,8 +213,10 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		quote: func(boxoffice.Requester, boxoffice.QuoteRequest) (boxoffice.QuoteResponse, error) {
 			return boxoffice.QuoteResponse{Created: created, Order: current.Order}, nil
 		},
-		challenge: func(boxoffice.UUID) (order.SubmitResult, error) { return order.SubmitResult{Status: &current}, nil },
-		status:    func(boxoffice.UUID) (boxoffice.Status, error) { return current, nil },
+		challenge: func(boxoffice.UUID) (order.SubmitResult, error) {
+			return order.SubmitResult{Status: &current}, nil
+		},
+		status: func(boxoffice.UUID) (boxoffice.Status, error) { return current, nil },
 	}
 	routes := map[string]struct{ method, path, body string }{
 		"getDocument":     {"GET", "/openapi.json", ""},

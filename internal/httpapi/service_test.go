@@ -231,17 +231,21 @@ func capabilities(t *testing.T) boxoffice.Capabilities {
 		},
 		Launches: &boxoffice.Launches{DefaultChainID: 31337, Chains: []boxoffice.LaunchChain{{
 			ChainID: 31337, Name: "Dev", Testnet: true, Kinds: []string{"custom_token"},
-			Pairings: []boxoffice.Pairing{{PairWith: "native", Currency: common.Address{}.Hex(), Symbol: "ETH", Name: "Ether",
+			Pairings: []boxoffice.Pairing{{PairWith: "native", Currency: common.Address{}.Hex(),
+				Symbol: "ETH", Name: "Ether",
 				Decimals: 18, Kinds: []string{"custom_token"}}},
 		}}},
 		Authentication: boxoffice.Authentication{
-			Scheme: "bearer", Header: "Authorization", TokenFormat: "32 random bytes in hex", TokenPattern: "^[0-9a-fA-F]{64}$",
+			Scheme: "bearer", Header: "Authorization",
+			TokenFormat: "32 random bytes in hex", TokenPattern: "^[0-9a-fA-F]{64}$",
 		},
 		Payment: boxoffice.PaymentCapabilities{
 			X402Version: x402.Version, Scheme: x402.SchemeExact, AssetTransferMethod: x402.MethodPermit2,
-			Network: terms.Network, Asset: boxoffice.Asset{Address: terms.Asset, Symbol: "TT", Name: "Token", Version: "1",
+			Network: terms.Network,
+			Asset: boxoffice.Asset{Address: terms.Asset, Symbol: "TT", Name: "Token", Version: "1",
 				Decimals: 18},
-			PayTo: terms.PayTo, Permit2: x402.Permit2, Proxy: x402.ExactProxy, MaxTimeoutSeconds: 60, ServiceName: "Tickets",
+			PayTo: terms.PayTo, Permit2: x402.Permit2, Proxy: x402.ExactProxy,
+			MaxTimeoutSeconds: 60, ServiceName: "Tickets",
 			QuoteApproval: boxoffice.NewQuoteApprovalTemplate("Tickets", 31337),
 		},
 	}

@@ -115,7 +115,9 @@ func TestJobFilters(t *testing.T) {
 		"":               {Limit: 21},
 		"?limit=100":     {Limit: 101},
 		"?state=blocked": {State: boxoffice.JobBlocked, Limit: 21},
-		"?template=skill%3Abuild-website&launchKind=x&limit=1": {Template: "skill:build-website", LaunchKind: "x", Limit: 2},
+		"?template=skill%3Abuild-website&launchKind=x&limit=1": {
+			Template: "skill:build-website", LaunchKind: "x", Limit: 2,
+		},
 		"?cursor=" + cursor: {Limit: 21, After: &after},
 	} {
 		s.do("GET", "/jobs"+query, "").wantStatus(t, http.StatusOK)
@@ -204,16 +206,20 @@ func TestWorkIsAsDocumented(t *testing.T) {
 		Reason: "why?", StartedAt: &next}}
 	s.work = storedWork{
 		listed: []work.Job{plain, blocked, delivered, failed},
-		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued, Question: "?", PanelSize: 5,
+		oracles: work.Oracle{Oracle: boxoffice.Oracle{ID: anyID, State: boxoffice.JobQueued,
+			Question: "?", PanelSize: 5,
 			Options: []string{"a", "b"},
-			Answer:  &boxoffice.PanelAnswer{Choice: "a", Votes: 3, Of: 5}, Tally: []boxoffice.Votes{{Choice: "a", Votes: 3}},
-			Members: []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone, Choice: "a", Summary: "so", EndedAt: &next}}}},
+			Answer:  &boxoffice.PanelAnswer{Choice: "a", Votes: 3, Of: 5},
+			Tally:   []boxoffice.Votes{{Choice: "a", Votes: 3}},
+			Members: []boxoffice.Member{{Number: 1, State: boxoffice.NodeDone,
+				Choice: "a", Summary: "so", EndedAt: &next}}}},
 		workflows: work.Workflow{Workflow: boxoffice.Workflow{ID: anyID, State: boxoffice.JobQueued, Shape: "dag",
 			JobID: anyID,
 			Nodes: []boxoffice.WorkflowNode{{ID: "a", Objective: "o", Template: "research", After: []string{},
 				State: boxoffice.NodeDone, Summary: "so"}}}},
-		schedules: work.Schedule{Schedule: boxoffice.Schedule{ID: anyID, State: boxoffice.ScheduleActive, Action: "job.open",
-			Input: []byte(`{"objective":"<&>"}`), IntervalMinutes: 30, RunsBought: 2, RunsLeft: 1, NextRunAt: &next,
+		schedules: work.Schedule{Schedule: boxoffice.Schedule{ID: anyID, State: boxoffice.ScheduleActive,
+			Action: "job.open",
+			Input:  []byte(`{"objective":"<&>"}`), IntervalMinutes: 30, RunsBought: 2, RunsLeft: 1, NextRunAt: &next,
 			Missed:   boxoffice.MissedSkip,
 			LastRuns: []boxoffice.ScheduledRun{{Number: 1, Kind: work.KindJob, ID: anyID, DueAt: next, At: next}}}},
 	}

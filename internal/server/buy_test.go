@@ -59,7 +59,8 @@ func TestEveryAction(t *testing.T) {
 		t.Errorf("launch %+v, %v", launch, err)
 	}
 
-	asked := buy(t, buyer, boxoffice.ActionOracleRequest, `{"question":"Is it so?","panelSize":7,"options":["yes","no"]}`)
+	asked := buy(t, buyer, boxoffice.ActionOracleRequest,
+		`{"question":"Is it so?","panelSize":7,"options":["yes","no"]}`)
 	oracle, err := buyer.Oracle(ctx, asked.Admission.Result.ID)
 	if err != nil || oracle.PanelSize != 7 || oracle.State != boxoffice.JobQueued {
 		t.Errorf("oracle %+v, %v", oracle, err)

@@ -18,9 +18,12 @@ import (
 )
 
 // cancel cancels work through the operator's HTTP.
-func cancel(t *testing.T, w *servertest.World, id, origin string) (status int, body struct{ Kind, State, Error string }) {
+func cancel(t *testing.T, w *servertest.World, id, origin string) (
+	status int, body struct{ Kind, State, Error string },
+) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+w.OperatorAddr()+"/work/"+id+"/cancel", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+w.OperatorAddr()+"/work/"+id+"/cancel", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +85,12 @@ wait
 	if status, refused := cancel(t, w, string(id), "http://elsewhere.example"); status != http.StatusForbidden {
 		t.Errorf("a page of a browser is answered %d %+v", status, refused)
 	}
-	if status, cancelled := cancel(t, w, string(id), ""); status != http.StatusOK || cancelled.Kind != "job" || cancelled.State != "blocked" {
+	if status, cancelled := cancel(t, w, string(id), ""); status != http.StatusOK ||
+		cancelled.Kind != "job" || cancelled.State != "blocked" {
 		t.Fatalf("answered %d %+v", status, cancelled)
 	}
-	if job := watch(t, buyer, id); job.State != boxoffice.JobBlocked || *job.BlockedReason != "analysis failed at node main: cancelled by the operator" {
+	if job := watch(t, buyer, id); job.State != boxoffice.JobBlocked ||
+		*job.BlockedReason != "analysis failed at node main: cancelled by the operator" {
 		t.Errorf("%+v", job)
 	}
 	late := time.After(15 * time.Second)
@@ -103,13 +108,16 @@ wait
 	if job := watch(t, buyer, id); job.State != boxoffice.JobCompleted || job.Nodes[0].Summary != "after all" {
 		t.Errorf("%+v", job)
 	}
-	if status, refused := cancel(t, w, string(id), ""); status != http.StatusConflict || refused.Error != string(httpapi.WorkEnded) {
+	if status, refused := cancel(t, w, string(id), ""); status != http.StatusConflict ||
+		refused.Error != string(httpapi.WorkEnded) {
 		t.Errorf("a completed job is answered %d %+v", status, refused)
 	}
-	if status, refused := cancel(t, w, string(boxoffice.NewUUID()), ""); status != http.StatusNotFound || refused.Error != string(boxoffice.NotFound) {
+	if status, refused := cancel(t, w, string(boxoffice.NewUUID()), ""); status != http.StatusNotFound ||
+		refused.Error != string(boxoffice.NotFound) {
 		t.Errorf("an unknown job is answered %d %+v", status, refused)
 	}
-	if status, refused := cancel(t, w, "7", ""); status != http.StatusBadRequest || refused.Error != string(boxoffice.InvalidRequest) {
+	if status, refused := cancel(t, w, "7", ""); status != http.StatusBadRequest ||
+		refused.Error != string(boxoffice.InvalidRequest) {
 		t.Errorf("what is no id is answered %d %+v", status, refused)
 	}
 }

@@ -105,7 +105,8 @@ func TestConfigSample(t *testing.T) {
 	}
 	if shown, used := whole.Agents["default"], server.DefaultAgent(); shown.Timeout != used.Timeout ||
 		shown.MaxOutput != used.MaxOutput {
-		t.Errorf("shown are %v and %d, used are %v and %d", shown.Timeout, shown.MaxOutput, used.Timeout, used.MaxOutput)
+		t.Errorf("shown are %v and %d, used are %v and %d",
+			shown.Timeout, shown.MaxOutput, used.Timeout, used.MaxOutput)
 	}
 	for line := range strings.Lines(string(sample)) {
 		if utf8.RuneCountInString(line) > 121 { // with its \n
@@ -128,12 +129,14 @@ func TestConfigMistakes(t *testing.T) {
 		{"no chain", strings.Replace(minimal, "id = 8453", "", 1), "chain.id is required"},
 		{"no asset", strings.Replace(minimal, "asset =", "# asset =", 1), "payment.asset is required"},
 		{"no amount", strings.Replace(minimal, "amount =", "# amount =", 1), "payment.amount is required"},
-		{"confirmations", strings.Replace(minimal, "id = 8453", "id = 8453\nconfirmations = 0", 1), "chain.confirmations"},
+		{"confirmations",
+			strings.Replace(minimal, "id = 8453", "id = 8453\nconfirmations = 0", 1), "chain.confirmations"},
 		{"concurrency", minimal + "[work]\nconcurrency = -1\n", "work.concurrency"},
 		{"lease", minimal + "[work]\nlease = '0s'\n", "work.lease"},
 		{"lease that its agents outlive", minimal + "[work]\nlease = '9s'\n", "work.lease must be at least 10s"},
 		{"an agent that is nothing", minimal + "[agents.research]\ntimeout = '5s'\n", "agents.research needs"},
-		{"an agent that is both", minimal + "[agents.oracle]\ncommand = ['x']\nurl = 'https://x'\n", "agents.oracle needs"},
+		{"an agent that is both",
+			minimal + "[agents.oracle]\ncommand = ['x']\nurl = 'https://x'\n", "agents.oracle needs"},
 		{"an agent without a secret", minimal + "[agents.'skill:create-image']\nurl = 'https://x'\n",
 			"agents.skill:create-image.secret_env"},
 		{"rate", minimal + "[limits.per_token]\nper_second = 0\n", "limits.per_token"},

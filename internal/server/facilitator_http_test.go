@@ -65,15 +65,18 @@ func foreignPayment(t testing.TB, w *servertest.World, key *ecdsa.PrivateKey, no
 	x402.Requirements) {
 	t.Helper()
 	terms := x402.Requirements{
-		Scheme: x402.SchemeExact, Network: x402.Network(w.Options.Chain.ID), Asset: w.Chain.Token(), Amount: servertest.Price,
+		Scheme: x402.SchemeExact, Network: x402.Network(w.Options.Chain.ID),
+		Asset: w.Chain.Token(), Amount: servertest.Price,
 		PayTo: devchain.PayTo(), MaxTimeoutSeconds: 60,
 		Extra: &x402.Extra{AssetTransferMethod: x402.MethodPermit2, Name: "Boxoffice Test Token", Version: "1"},
 	}
 	payload := x402.Payload{X402Version: 2, Accepted: terms,
 		Payload: x402.Permit2Payload{Authorization: x402.Authorization{
-			From: crypto.PubkeyToAddress(key.PublicKey), Permitted: x402.Permitted{Token: terms.Asset, Amount: terms.Amount},
-			Spender: x402.ExactProxy, Nonce: x402.NewUint256(nonce), Deadline: x402.NewUint256(uint64(w.Now().Unix()) + 60),
-			Witness: x402.Witness{To: terms.PayTo},
+			From:      crypto.PubkeyToAddress(key.PublicKey),
+			Permitted: x402.Permitted{Token: terms.Asset, Amount: terms.Amount},
+			Spender:   x402.ExactProxy, Nonce: x402.NewUint256(nonce),
+			Deadline: x402.NewUint256(uint64(w.Now().Unix()) + 60),
+			Witness:  x402.Witness{To: terms.PayTo},
 		}}}
 	signature, err := x402.Sign(payload.Payload.Authorization.Digest(w.Options.Chain.ID), key)
 	if err != nil {
@@ -285,7 +288,8 @@ func TestFacilitatorPending(t *testing.T) {
 	var answer x402.Settlement
 	for answer.Transaction == "" {
 		_, body := c.call(x402.PathSettle, payload, terms)
-		if err := json.Unmarshal(body, &answer); err != nil || answer.Success || answer.ErrorReason != x402.ReasonPending {
+		if err := json.Unmarshal(body, &answer); err != nil || answer.Success ||
+			answer.ErrorReason != x402.ReasonPending {
 			t.Fatalf("answered %s", body)
 		}
 	}
@@ -300,7 +304,8 @@ func TestFacilitatorPending(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, body := c.call(x402.PathSettle, payload, terms)
-		if err := json.Unmarshal(body, &answer); err != nil || !answer.Success && answer.ErrorReason != x402.ReasonPending {
+		if err := json.Unmarshal(body, &answer); err != nil ||
+			!answer.Success && answer.ErrorReason != x402.ReasonPending {
 			t.Fatalf("answered %s", body)
 		}
 	}

@@ -250,11 +250,14 @@ func TestFacilitatorTrouble(t *testing.T) {
 		"401":                          say(http.StatusUnauthorized, `{"error":"who are you"}`),
 		"404 of a proxy":               say(http.StatusNotFound, "not found"),
 		"500 as x402-rs says it": say(http.StatusInternalServerError,
-			`{"success":false,"network":"","transaction":"","errorReason":"unexpected_error","errorMessage":"Onchain error","payer":""}`),
+			`{"success":false,"network":"","transaction":"","errorReason":"unexpected_error",`+
+				`"errorMessage":"Onchain error","payer":""}`),
 		"pending as @x402/evm 2.27 says it": say(http.StatusOK,
-			`{"success":false,"errorReason":"settlement_pending","transaction":"0x`+zeros+`","network":"eip155:31337"}`),
+			`{"success":false,"errorReason":"settlement_pending",`+
+				`"transaction":"0x`+zeros+`","network":"eip155:31337"}`),
 		"reverted as the Go facilitator says": say(http.StatusOK,
-			`{"success":false,"errorReason":"invalid_exact_evm_transaction_failed","transaction":"0x`+zeros+`","network":"eip155:31337"}`),
+			`{"success":false,"errorReason":"invalid_exact_evm_transaction_failed",`+
+				`"transaction":"0x`+zeros+`","network":"eip155:31337"}`),
 		"an unknown reason": say(http.StatusOK,
 			`{"success":false,"errorReason":"mercury_in_retrograde","transaction":"","network":"eip155:31337"}`),
 		"an empty body": say(http.StatusOK, ``),
@@ -303,7 +306,8 @@ func refusedSecond(deliver bool) func(*facilitator) {
 				panic(http.ErrAbortHandler)
 			case 2:
 				w.WriteHeader(http.StatusBadRequest)
-				io.WriteString(w, `{"success":false,"errorReason":"insufficient_funds","transaction":"","network":"eip155:31337"}`)
+				io.WriteString(w,
+					`{"success":false,"errorReason":"insufficient_funds","transaction":"","network":"eip155:31337"}`)
 				return true
 			}
 			return false
@@ -383,7 +387,8 @@ func TestFacilitatorRefuses(t *testing.T) {
 					d := newRequester(t, w)
 					c.interceptSettle(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 						w.WriteHeader(http.StatusBadRequest)
-						io.WriteString(w, `{"success":false,"errorReason":"`+reason+`","transaction":"","network":"eip155:31337"}`)
+						io.WriteString(w,
+							`{"success":false,"errorReason":"`+reason+`","transaction":"","network":"eip155:31337"}`)
 						return true
 					})
 					order, _ := buyOne(t, w, d, payer, 1)

@@ -134,7 +134,8 @@ func TestDatabaseUnavailable(t *testing.T) {
 	restore := removeTables(t, w, "orders", "jobs", "oracles", "workflows", "schedules")
 	strange := string(boxoffice.NewUUID())
 	for _, request := range [][3]string{
-		{"POST", "/requests/quote", `{"action":"job.open","input":{"objective":"Look"},"requestKey":"` + strange + `"}`},
+		{"POST", "/requests/quote",
+			`{"action":"job.open","input":{"objective":"Look"},"requestKey":"` + strange + `"}`},
 		{"POST", "/requests/" + string(order.ID) + "/submit", ""},
 		{"GET", "/requests/" + string(order.ID), ""},
 		{"GET", "/jobs", ""}, {"GET", "/jobs/" + strange, ""}, {"GET", "/oracles/" + strange, ""},
@@ -205,7 +206,8 @@ func TestOneKeyOneOrder(t *testing.T) {
 	d := newRequester(t, w)
 	key := boxoffice.NewUUID()
 	ask := func(input string) reply {
-		return d.send("POST", "/requests/quote", `{"action":"job.open","input":`+input+`,"requestKey":"`+string(key)+`"}`)
+		return d.send("POST", "/requests/quote",
+			`{"action":"job.open","input":`+input+`,"requestKey":"`+string(key)+`"}`)
 	}
 	var group sync.WaitGroup
 	replies := make([]reply, 20)

@@ -127,7 +127,8 @@ func TestPaymentChecks(t *testing.T) {
 	w := servertest.Start(t)
 	payer, poor, stranger := w.NewPayer(), w.NewKey(), w.NewKey()
 	noAllowance := w.NewKey()
-	if err := w.Chain.Fund(t.Context(), crypto.PubkeyToAddress(noAllowance.PublicKey), nil, big.NewInt(1e12)); err != nil {
+	if err := w.Chain.Fund(t.Context(), crypto.PubkeyToAddress(noAllowance.PublicKey),
+		nil, big.NewInt(1e12)); err != nil {
 		t.Fatal(err)
 	}
 	invalidate(t, w, payer, 0, 1<<9)
@@ -140,7 +141,8 @@ func TestPaymentChecks(t *testing.T) {
 	}{
 		{"another amount accepted", x402.ReasonRequirements,
 			func(d *draft) { d.payload.Accepted.Amount = x402.NewUint256(1) }},
-		{"another token name accepted", x402.ReasonRequirements, func(d *draft) { d.payload.Accepted.Extra.Name = "X" }},
+		{"another token name accepted", x402.ReasonRequirements,
+			func(d *draft) { d.payload.Accepted.Extra.Name = "X" }},
 		{"another resource", x402.ReasonResource, func(d *draft) { d.payload.Resource.URL += "/x" }},
 		{"another spender", x402.ReasonSpender, func(d *draft) { d.auth().Spender = contracts.Multicall3Address }},
 		{"another recipient", x402.ReasonRecipient, func(d *draft) { d.auth().Witness.To = contracts.Multicall3Address }},
@@ -182,7 +184,8 @@ func TestPaymentChecks(t *testing.T) {
 			draft := newDraft(t, w, d.challenge(order), payer)
 			test.change(draft)
 			header, body := draft.sign()
-			d.submit(order, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(test.reason))
+			d.submit(order, header, body).
+				want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(test.reason))
 			status := decode[boxoffice.Status](t, d.send("GET", "/requests/"+string(order.ID), ""))
 			if status.Status != boxoffice.Quoted || status.Payment != nil {
 				t.Errorf("the order is %s with payment %+v", status.Status, status.Payment)
@@ -228,7 +231,8 @@ func TestOnlyThePayerContinues(t *testing.T) {
 
 	next := d.quote(boxoffice.ActionJobContinue, fmt.Sprintf(`{"jobId":%q,"input":"more"}`, paid.Admission.Result.ID))
 	header, body = newDraft(t, w, d.challenge(next), other).sign()
-	d.submit(next, header, body).want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonPayer))
+	d.submit(next, header, body).
+		want(t, http.StatusPaymentRequired, boxoffice.PaymentRejected, string(x402.ReasonPayer))
 }
 
 // Of many payments for one order that arrive at the same time, one is accepted. A payment

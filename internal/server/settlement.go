@@ -130,7 +130,8 @@ func (s *Server) openSettlement(decided func()) {
 	}
 	if s.Settlement.Via == ViaFacilitator {
 		s.settler = remote.NewSettler(remote.SettlerConfig{
-			ChainID: s.Chain.ID, Client: s.facilitatorClient(), Store: s.store, Decisions: decisions, Exposures: s.store,
+			ChainID: s.Chain.ID, Client: s.facilitatorClient(),
+			Store: s.store, Decisions: decisions, Exposures: s.store,
 			Decider: decider, Rounds: rounds,
 			MaxInFlight: s.Settlement.Facilitator.MaxInFlight,
 			RetryEvery:  time.Duration(s.Settlement.Facilitator.Retry),

@@ -29,7 +29,9 @@ func TestContractWalletBuys(t *testing.T) {
 	w := servertest.Start(t)
 	owner := w.NewKey()
 	wallet := w.NewContract(contracts.Wallet(), owner)
-	buyer := w.Client(owner, func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(owner)) })
+	buyer := w.Client(owner, func(c *client.Config) {
+		c.Signer = client.ContractSigner(wallet, client.KeySigner(owner))
+	})
 	if capabilities, err := buyer.Capabilities(t.Context()); err != nil || !capabilities.Payment.ContractWallets {
 		t.Errorf("contract wallets do not pay, it says: %v", err)
 	}
@@ -52,7 +54,8 @@ func TestClientAsksTheContract(t *testing.T) {
 	wallet := w.NewContract(contracts.Wallet(), owner)
 	stranger := w.Client(owner,
 		func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(w.NewKey())) })
-	status, err := stranger.Buy(t.Context(), client.Purchase{Input: boxoffice.JobOpen{Objective: "Look"}, Max: greatest})
+	status, err := stranger.Buy(t.Context(),
+		client.Purchase{Input: boxoffice.JobOpen{Objective: "Look"}, Max: greatest})
 	if err == nil || !strings.Contains(err.Error(), "does not accept") || status.Status != boxoffice.Quoted {
 		t.Errorf("the order is %s: %v", status.Status, err)
 	}
@@ -160,8 +163,10 @@ func TestContractWalletChecks(t *testing.T) {
 		{"approval refused", x402.ReasonQuoteApprovalWallet, "", answers(contracts.Accept, contracts.Refuse)},
 		{"approval reverts", x402.ReasonQuoteApprovalWallet, "", answers(contracts.Accept, contracts.Revert)},
 		{"approval burns gas", x402.ReasonQuoteApprovalWallet, "gas", answers(contracts.Accept, contracts.BurnGas)},
-		{"approval of no opcode", x402.ReasonQuoteApprovalWallet, "", answers(contracts.Accept, contracts.InvalidOpcode)},
-		{"approval without an answer", x402.ReasonQuoteApprovalWallet, "", answers(contracts.Accept, contracts.Nothing)},
+		{"approval of no opcode", x402.ReasonQuoteApprovalWallet, "",
+			answers(contracts.Accept, contracts.InvalidOpcode)},
+		{"approval without an answer", x402.ReasonQuoteApprovalWallet, "",
+			answers(contracts.Accept, contracts.Nothing)},
 		{"approval in 4 bytes", x402.ReasonQuoteApprovalWallet, "", answers(contracts.Accept, contracts.Short)},
 		{"approval in 64 bytes", x402.ReasonQuoteApprovalWallet, "", answers(contracts.Accept, contracts.Long)},
 		{"approval in a dirty word", x402.ReasonQuoteApprovalWallet, "", answers(contracts.Accept, contracts.Dirty)},
@@ -267,7 +272,9 @@ func TestWalletsWithoutNode(t *testing.T) {
 	if err := w.Chain.Delegate(t.Context(), payer, wallet); err != nil {
 		t.Fatal(err)
 	}
-	buyer := w.Client(owner, func(c *client.Config) { c.Signer = client.ContractSigner(wallet, client.KeySigner(owner)) })
+	buyer := w.Client(owner, func(c *client.Config) {
+		c.Signer = client.ContractSigner(wallet, client.KeySigner(owner))
+	})
 	_, err := buyer.Buy(t.Context(), client.Purchase{Input: boxoffice.JobOpen{Objective: "Look"}, Max: greatest})
 	if mismatch, ok := errors.AsType[*client.MismatchError](err); !ok ||
 		mismatch.Field != "capabilities/payment/contractWallets" {

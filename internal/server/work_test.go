@@ -49,7 +49,9 @@ func working(t *testing.T) func(*server.Options) {
 	}
 	return func(o *server.Options) {
 		o.Work.Concurrency = 3
-		o.Agents = map[string]server.AgentConfig{"default": {Command: []string{"sh", script}, Timeout: server.Duration(time.Minute)}}
+		o.Agents = map[string]server.AgentConfig{
+			"default": {Command: []string{"sh", script}, Timeout: server.Duration(time.Minute)},
+		}
 	}
 }
 
@@ -73,7 +75,8 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 	w := servertest.Start(t, working(t))
 	token := boxoffice.NewToken()
 	buyer := w.Client(w.NewPayer(), func(c *client.Config) { c.Token = token })
-	opened := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Say which way","context":[{"name":"map","text":"here"}]}`)
+	opened := buy(t, buyer, boxoffice.ActionJobOpen,
+		`{"objective":"Say which way","context":[{"name":"map","text":"here"}]}`)
 	id := opened.Admission.Result.ID
 
 	blocked := watch(t, buyer, id)
@@ -99,7 +102,8 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 		Objective string
 		Inputs    []string
 	}
-	if err := json.Unmarshal(document, &task); err != nil || task.V != 1 || task.Job != id || len(task.Inputs) != 1 || task.Inputs[0] != "Left" {
+	if err := json.Unmarshal(document, &task); err != nil || task.V != 1 || task.Job != id ||
+		len(task.Inputs) != 1 || task.Inputs[0] != "Left" {
 		t.Errorf("the agent was told %s (%v)", document, err)
 	}
 	workspace := filepath.Join(w.Options.Work.Dir, "workspaces", string(id))
@@ -112,14 +116,17 @@ func TestWorkIsDoneAndDelivered(t *testing.T) {
 		t.Errorf("a stranger clones the repository: %s", out)
 	}
 
-	next := buy(t, buyer, boxoffice.ActionJobContinue, fmt.Sprintf(`{"jobId":%q,"input":"And back, which way"}`, id)).Admission.Result.ID
-	if version := watch(t, buyer, next); version.State != boxoffice.JobBlocked || version.Project.Version != 2 || version.Project.Of != 2 {
+	next := buy(t, buyer, boxoffice.ActionJobContinue,
+		fmt.Sprintf(`{"jobId":%q,"input":"And back, which way"}`, id)).Admission.Result.ID
+	if version := watch(t, buyer, next); version.State != boxoffice.JobBlocked ||
+		version.Project.Version != 2 || version.Project.Of != 2 {
 		t.Errorf("the next version %+v", version)
 	}
 	buy(t, buyer, boxoffice.ActionJobContinue, fmt.Sprintf(`{"jobId":%q,"input":"Right"}`, next))
 	folder = clone(t, watch(t, buyer, next).Delivery.RepoURL, token)
 	both, err := os.ReadFile(filepath.Join(folder, "task.json"))
-	if err != nil || !strings.HasPrefix(string(both), string(document)) || strings.Count(string(both), `"objective"`) != 2 {
+	if err != nil || !strings.HasPrefix(string(both), string(document)) ||
+		strings.Count(string(both), `"objective"`) != 2 {
 		t.Errorf("the next version wrote %s (%v)", both, err)
 	}
 }
@@ -147,7 +154,8 @@ func TestRepositoriesOfRequesters(t *testing.T) {
 	}
 	opened := buy(t, buyer, boxoffice.ActionJobOpen, `{"objective":"Look","repoUrl":"https://localhost:1/r.git"}`)
 	job := watch(t, buyer, opened.Admission.Result.ID)
-	if job.State != boxoffice.JobBlocked || !strings.Contains(*job.BlockedReason, "ls-remote") || !strings.Contains(*job.BlockedReason, "https://localhost:1/r.git") {
+	if job.State != boxoffice.JobBlocked || !strings.Contains(*job.BlockedReason, "ls-remote") ||
+		!strings.Contains(*job.BlockedReason, "https://localhost:1/r.git") {
 		t.Errorf("%+v, %s", job, *job.BlockedReason)
 	}
 }
@@ -155,8 +163,10 @@ func TestRepositoriesOfRequesters(t *testing.T) {
 func TestOraclesAndSchedulesRun(t *testing.T) {
 	w := servertest.Start(t, working(t))
 	buyer := w.Client(w.NewPayer())
-	asked := buy(t, buyer, boxoffice.ActionOracleRequest, `{"question":"Is it so?","panelSize":5,"options":["yes","no"]}`).Admission.Result.ID
-	planned := buy(t, buyer, boxoffice.ActionScheduleCreate, `{"action":"job.open","input":{"objective":"Look again"},"intervalMinutes":30,"runs":2}`).Admission.Result.ID
+	asked := buy(t, buyer, boxoffice.ActionOracleRequest,
+		`{"question":"Is it so?","panelSize":5,"options":["yes","no"]}`).Admission.Result.ID
+	planned := buy(t, buyer, boxoffice.ActionScheduleCreate,
+		`{"action":"job.open","input":{"objective":"Look again"},"intervalMinutes":30,"runs":2}`).Admission.Result.ID
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	retry := time.NewTicker(20 * time.Millisecond)
@@ -174,7 +184,8 @@ func TestOraclesAndSchedulesRun(t *testing.T) {
 			if *oracle.Answer != (boxoffice.PanelAnswer{Choice: "yes", Votes: 5, Of: 5}) {
 				t.Errorf("%+v", oracle)
 			}
-			if job := watch(t, buyer, schedule.LastRuns[0].ID); job.State != boxoffice.JobCompleted || job.Objective != "Look again" {
+			if job := watch(t, buyer, schedule.LastRuns[0].ID); job.State != boxoffice.JobCompleted ||
+				job.Objective != "Look again" {
 				t.Errorf("%+v", job)
 			}
 			return
@@ -217,7 +228,8 @@ func TestDatabaseAwayWhileWorking(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range jobs {
-		for !strings.Contains(w.Log.String(), `msg="a result could not be saved; saving is repeated" work=`+string(id)) {
+		for !strings.Contains(w.Log.String(),
+			`msg="a result could not be saved; saving is repeated" work=`+string(id)) {
 			<-retry.C
 		}
 	}
@@ -225,7 +237,8 @@ func TestDatabaseAwayWhileWorking(t *testing.T) {
 	restore()
 	for _, id := range jobs {
 		job := watch(t, buyer, id)
-		if job.State != boxoffice.JobCompleted || job.Delivery == nil || job.Delivery.Failure != "" || job.Nodes[0].Attempts != 1 {
+		if job.State != boxoffice.JobCompleted || job.Delivery == nil || job.Delivery.Failure != "" ||
+			job.Nodes[0].Attempts != 1 {
 			t.Fatalf("%+v", job)
 		}
 		if written, err := os.ReadFile(filepath.Join(clone(t, job.Delivery.RepoURL, token), "task.json")); err != nil || strings.Count(string(written), `"objective"`) != 1 {

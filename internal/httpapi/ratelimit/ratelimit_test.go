@@ -103,9 +103,11 @@ func TestSender(t *testing.T) {
 			want: "198.51.100.1/32"},
 		"two trusted proxies": {remote: "[::1]:1", forwarded: []string{" 198.51.100.1, 10.9.9.9"},
 			want: "198.51.100.1/32"},
-		"not an address":          {remote: "10.0.0.1:1", forwarded: []string{"198.51.100.1, unknown"}, want: "10.0.0.1/32"},
-		"IPv6 in brackets":        {remote: "10.0.0.1:1", forwarded: []string{"[2001:db8::1]"}, want: "2001:db8::/64"},
-		"in brackets with a port": {remote: "10.0.0.1:1", forwarded: []string{"[2001:db8::2]:4"}, want: "2001:db8::/64"},
+		"not an address": {remote: "10.0.0.1:1",
+			forwarded: []string{"198.51.100.1, unknown"}, want: "10.0.0.1/32"},
+		"IPv6 in brackets": {remote: "10.0.0.1:1", forwarded: []string{"[2001:db8::1]"}, want: "2001:db8::/64"},
+		"in brackets with a port": {remote: "10.0.0.1:1",
+			forwarded: []string{"[2001:db8::2]:4"}, want: "2001:db8::/64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := httptest.NewRequest("GET", "/", nil)

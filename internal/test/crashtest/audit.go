@@ -105,7 +105,8 @@ func readOrders(ctx context.Context, db *sql.DB) (orders map[string]saved, err e
 	for rows.Next() {
 		var o saved
 		if err := rows.Scan(&o.id, &o.status, &o.amount, &o.admitted, &o.workID,
-			&o.state, &o.owner, &o.paid, &o.txID, &o.logIndex, &o.block, &o.admissions, &o.works, &o.settlement); err != nil {
+			&o.state, &o.owner, &o.paid, &o.txID, &o.logIndex, &o.block,
+			&o.admissions, &o.works, &o.settlement); err != nil {
 			return nil, err
 		}
 		orders[o.id] = o
@@ -253,7 +254,8 @@ func (a *Audit) checkReceipts(receipts []receipt, orders map[string]saved) {
 		paid, admission := r.status.Payment, r.status.Admission
 		switch {
 		case !known:
-			a.fault(nil, "the client with request key %s has order %s, which is not saved", r.RequestKey, r.status.Order.ID)
+			a.fault(nil, "the client with request key %s has order %s, which is not saved",
+				r.RequestKey, r.status.Order.ID)
 		case r.status.Status != boxoffice.Admitted, admission == nil,
 			paid == nil, !paid.Paid, paid.TransactionHash == nil:
 			a.fault(nil, "the last status of order %s that its client got is %q", o.id, r.status.Status)

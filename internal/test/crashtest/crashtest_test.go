@@ -95,7 +95,8 @@ func TestAuditFindsEachFault(t *testing.T) {
 			if a.Lost != test.lost || a.Extra != test.extra {
 				t.Errorf("lost %d, extra %d; want %d and %d", a.Lost, a.Extra, test.lost, test.extra)
 			}
-			if all := strings.Join(a.Faults, "\n"); (test.fault == "") != (all == "") || !strings.Contains(all, test.fault) {
+			if all := strings.Join(a.Faults, "\n"); (test.fault == "") != (all == "") ||
+				!strings.Contains(all, test.fault) {
 				t.Errorf("faults %q, want one with %q", all, test.fault)
 			}
 		})

@@ -213,12 +213,14 @@ func TestSettleWithPermit(t *testing.T) {
 				},
 			},
 			Message: apitypes.TypedDataMessage{
-				"owner": payer.Hex(), "spender": contracts.Permit2Address.Hex(), "value": p.Permit.Permitted.Amount.String(),
+				"owner": payer.Hex(), "spender": contracts.Permit2Address.Hex(),
+				"value": p.Permit.Permitted.Amount.String(),
 				"nonce": fmt.Sprint(nonce), "deadline": p.Permit.Deadline.String(),
 			},
 		})
 		return permit2612{
-			p.Permit.Permitted.Amount, p.Permit.Deadline, [32]byte(signature[:32]), [32]byte(signature[32:64]), signature[64],
+			p.Permit.Permitted.Amount, p.Permit.Deadline,
+			[32]byte(signature[:32]), [32]byte(signature[32:64]), signature[64],
 		}
 	}
 
@@ -293,7 +295,8 @@ func BenchmarkSettle(b *testing.B) {
 			keys := devKeys(b, bench.payers)
 			for _, key := range keys {
 				funded = append(funded, devchain.Funded{
-					Address: crypto.PubkeyToAddress(key.PublicKey), Tokens: devchain.Ether(1_000_000), Permit2Allowed: true,
+					Address: crypto.PubkeyToAddress(key.PublicKey),
+					Tokens:  devchain.Ether(1_000_000), Permit2Allowed: true,
 				})
 			}
 			funded = append(funded, devchain.Funded{Address: devchain.PayTo(), Tokens: devchain.Ether(1)})

@@ -52,7 +52,8 @@ func (c *Chain) Delegate(ctx context.Context, key *ecdsa.PrivateKey, code common
 			ChainID: id, Address: code, Nonce: nonce + 1,
 		})
 		return &types.SetCodeTx{
-			ChainID: &id, Nonce: nonce, GasTipCap: uint256.MustFromBig(tip), GasFeeCap: uint256.MustFromBig(fee), Gas: 100_000,
+			ChainID: &id, Nonce: nonce, Gas: 100_000,
+			GasTipCap: uint256.MustFromBig(tip), GasFeeCap: uint256.MustFromBig(fee),
 			To: address(faucetKey), AuthList: []types.SetCodeAuthorization{authorization},
 		}
 	})

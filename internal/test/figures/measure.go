@@ -64,7 +64,8 @@ func gas(ctx context.Context, dir string, _ options) (_ section, err error) {
 	return section{figures: []figure{
 		{"Gas of a payment alone", "", fmt.Sprintf("%.0f gas", different.alone), true},
 		row(fmt.Sprintf("Gas of each of %d payments of different payers", batchSize), different, gasOtherPayers),
-		row(fmt.Sprintf("Gas of each of %d payments of one payer, with nonces in a row", batchSize), onePayer, gasOnePayer),
+		row(fmt.Sprintf("Gas of each of %d payments of one payer, with nonces in a row", batchSize),
+			onePayer, gasOnePayer),
 	}}, nil
 }
 

@@ -75,7 +75,8 @@ func Start(t testing.TB, change ...func(*server.Options)) *World {
 	config.Store.Path = testdb.Path(t)
 	config.Work.Dir = filepath.Join(filepath.Dir(config.Store.Path), "work")
 	config.Work.Concurrency = 0 // no work is done, unless a test changes this
-	config.Work.Poll, config.Work.Scheduling = server.Duration(10*time.Millisecond), server.Duration(50*time.Millisecond)
+	config.Work.Poll = server.Duration(10 * time.Millisecond)
+	config.Work.Scheduling = server.Duration(50 * time.Millisecond)
 	config.Chain.Confirmations = 1
 	config.Settlement.Poll = server.Duration(10 * time.Millisecond)
 	config.Settlement.Gather = server.Duration(time.Millisecond)

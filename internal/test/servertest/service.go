@@ -16,7 +16,8 @@ func Configure(chain *devchain.Chain, listen string, price x402.Uint256) server.
 	config.BaseURL, config.Listen, config.OperatorListen = "http://"+listen, listen, ""
 	config.Chain.ID, config.Chain.RPCURL = chain.ChainID().Uint64(), chain.URL()
 	config.Payment.Asset, config.Payment.PayTo, config.Payment.Amount = chain.Token(), devchain.PayTo(), price
-	config.Payment.Symbol, config.Payment.Name, config.Payment.Version = devchain.TokenSymbol, "Boxoffice Test Token", "1"
+	config.Payment.Symbol, config.Payment.Version = devchain.TokenSymbol, "1"
+	config.Payment.Name = "Boxoffice Test Token"
 	config.Limits.PerAddress = server.RateConfig{PerSecond: 1e6, Burst: 1e6}
 	config.Limits.PerToken = server.RateConfig{PerSecond: 1e6, Burst: 1e6}
 	return config
