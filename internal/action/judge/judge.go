@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"boxoffice"
@@ -49,6 +50,9 @@ func (h HTTP) Judge(ctx context.Context, name string, input json.RawMessage) (js
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
+	if transport, ok := errors.AsType[*url.Error](err); ok {
+		err = transport.Err // without the URL, which may hold a key
+	}
 	if err != nil {
 		return nil, fmt.Errorf("judge: %w", err)
 	}
