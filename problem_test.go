@@ -119,12 +119,17 @@ func TestProblemBody(t *testing.T) {
 			`{"error":"temporarily_unavailable"}`, "temporarily_unavailable",
 		},
 		{
-			boxoffice.Problem{Code: boxoffice.PaymentRejected, Reason: string(x402.ReasonPayer), Detail: "the quote names another wallet"},
+			boxoffice.Problem{
+				Code: boxoffice.PaymentRejected, Reason: string(x402.ReasonPayer), Detail: "the quote names another wallet",
+			},
 			`{"error":"payment_rejected","detail":"the quote names another wallet","reason":"payer_mismatch"}`,
 			"payment_rejected: payer_mismatch: the quote names another wallet",
 		},
 		{
-			boxoffice.Problem{Code: boxoffice.InvalidRequest, Problems: []boxoffice.FieldProblem{{Path: "/input/runs", Message: "is required"}}},
+			boxoffice.Problem{
+				Code:     boxoffice.InvalidRequest,
+				Problems: []boxoffice.FieldProblem{{Path: "/input/runs", Message: "is required"}},
+			},
 			`{"error":"invalid_request","problems":[{"path":"/input/runs","message":"is required"}]}`,
 			"invalid_request; /input/runs is required",
 		},

@@ -102,7 +102,9 @@ func TestTokenIsRedacted(t *testing.T) {
 			printed[format+" of a pointer"] = fmt.Sprintf(format, &token)
 		}
 	}
-	for name, value := range map[string]any{"a token": token, "a pointer": &token, "a struct": held, "a key": map[boxoffice.Token]int{token: 1}} {
+	for name, value := range map[string]any{
+		"a token": token, "a pointer": &token, "a struct": held, "a key": map[boxoffice.Token]int{token: 1},
+	} {
 		encoded, err := json.Marshal(value)
 		if err != nil {
 			t.Fatal(err)

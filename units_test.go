@@ -29,7 +29,9 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s with %d decimals reads as %v, %v", test.text, test.decimals, got, err)
 		}
 	}
-	for _, text := range []string{"", ".", "1.", ".5", "-1", "+1", "1e3", "1,5", " 1", "0x1", "1.2.3", "0.0000001", "١", "1" + zeros(80)} {
+	for _, text := range []string{
+		"", ".", "1.", ".5", "-1", "+1", "1e3", "1,5", " 1", "0x1", "1.2.3", "0.0000001", "١", "1" + zeros(80),
+	} {
 		if got, err := boxoffice.ParseUnits(text, 6); err == nil {
 			t.Errorf("%q reads as %v", text, got)
 		}

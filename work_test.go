@@ -104,7 +104,8 @@ func TestJobListRules(t *testing.T) {
 
 func TestDeliveryOnTheWire(t *testing.T) {
 	commit := strings.Repeat("0123456789", 4)
-	success := `{"repoUrl":"https://f.example/r","pullRequestUrl":null,"commit":"` + commit + `","deliveredAt":"2026-11-20T10:00:00.000Z"}`
+	success := `{"repoUrl":"https://f.example/r","pullRequestUrl":null,"commit":"` + commit +
+		`","deliveredAt":"2026-11-20T10:00:00.000Z"}`
 	for name, tc := range map[string]struct {
 		wire string
 		want boxoffice.Delivery
@@ -113,7 +114,10 @@ func TestDeliveryOnTheWire(t *testing.T) {
 			boxoffice.Delivery{RepoURL: "https://f.example/r", Commit: commit, DeliveredAt: some(someTime)}},
 		"success with a pull request": {
 			strings.Replace(success, "null", `"https://f.example/r/1"`, 1),
-			boxoffice.Delivery{RepoURL: "https://f.example/r", PullRequestURL: some("https://f.example/r/1"), Commit: commit, DeliveredAt: some(someTime)},
+			boxoffice.Delivery{
+				RepoURL: "https://f.example/r", PullRequestURL: some("https://f.example/r/1"),
+				Commit: commit, DeliveredAt: some(someTime),
+			},
 		},
 		"failure": {`{"failure":"push: \u003cdenied\u003e"}`, boxoffice.Delivery{Failure: "push: <denied>"}},
 	} {
@@ -157,7 +161,8 @@ func TestJobOnTheWire(t *testing.T) {
 	want := `{"id":"` + string(
 		someID,
 	) + `","state":"queued","template":"research","objective":"x","originalRequest":null,"launchKind":null,` +
-		`"blockedReason":null,"delivery":null,"createdAt":"2026-11-20T10:00:00.000Z","updatedAt":"2026-11-20T10:00:00.000Z","project":null}`
+		`"blockedReason":null,"delivery":null,"createdAt":"2026-11-20T10:00:00.000Z",` +
+		`"updatedAt":"2026-11-20T10:00:00.000Z","project":null}`
 	if diff := cmp.Diff(want, string(marshal(t, job))); diff != "" {
 		t.Error(diff)
 	}

@@ -104,7 +104,10 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	payment := client.SignedPayment{Header: "secret-header", QuoteSignature: boxoffice.Signature{0xab, 0xcd}}
 	signer := client.KeySigner(key)
 	text := fmt.Sprintf("%v %+v %#v %s %v %+v %#v", payment, payment, payment, payment, signer, signer, signer)
-	for _, secret := range []string{"secret-header", "abcd", new(big.Int).SetBytes(crypto.FromECDSA(key)).String(), hex.EncodeToString(crypto.FromECDSA(key))} {
+	for _, secret := range []string{
+		"secret-header", "abcd", new(big.Int).SetBytes(crypto.FromECDSA(key)).String(),
+		hex.EncodeToString(crypto.FromECDSA(key)),
+	} {
 		if strings.Contains(strings.ToLower(text), secret) {
 			t.Errorf("%q shows in %s", secret, text)
 		}

@@ -80,7 +80,7 @@ func TestRefusalAfterALostAnswer(t *testing.T) {
 				}
 				s.intercept = nil
 				if _, err := c.Buy(t.Context(), job()); err != nil || s.transfers != 1 || len(s.sent) != 1 {
-					t.Errorf("error %v after %d transfers of %d payments, want one of each", err, s.transfers, len(s.sent))
+					t.Errorf("error %v after %d transfers of %d payments, want 1 of 1", err, s.transfers, len(s.sent))
 				}
 			})
 		})
@@ -103,7 +103,7 @@ func TestPaymentAnsweredByAProxy(t *testing.T) {
 					t.Errorf("error %v is %v, want an unknown outcome", err, client.OutcomeOf(err))
 				}
 				if _, err := c.Buy(t.Context(), job()); err != nil || s.transfers != 1 || len(s.sent) != 1 {
-					t.Errorf("error %v after %d transfers of %d payments, want one of each", err, s.transfers, len(s.sent))
+					t.Errorf("error %v after %d transfers of %d payments, want 1 of 1", err, s.transfers, len(s.sent))
 				}
 			})
 		})

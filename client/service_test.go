@@ -353,8 +353,8 @@ func (s *service) take(w http.ResponseWriter, r *http.Request, status *boxoffice
 	}
 	deadline, _ := permit.Deadline.Uint64()
 	now := uint64(time.Now().Unix())
-	if permit.Spender != x402.ExactProxy || permit.Witness.To != quote.Payment.PayTo || permit.Permitted.Token != quote.Payment.Asset ||
-		permit.Permitted.Amount != quote.Payment.Amount || !permit.Witness.ValidAfter.IsZero() ||
+	if permit.Spender != x402.ExactProxy || permit.Witness.To != quote.Payment.PayTo ||
+		permit.Permitted.Token != quote.Payment.Asset || permit.Permitted.Amount != quote.Payment.Amount || !permit.Witness.ValidAfter.IsZero() ||
 		deadline < now+6 ||
 		deadline > now+120+300 {
 		s.t.Errorf("permit %+v does not pay for %+v at %d", permit, quote.Payment, now)

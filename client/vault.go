@@ -91,6 +91,9 @@ const (
 // OpenFileVault returns the vault in a directory, and creates the directory if it
 // does not exist.
 func OpenFileVault(dir string) (*FileVault, error) {
+	if dir == "" {
+		return nil, errors.New("vault: the name of the directory is empty")
+	}
 	if err := os.MkdirAll(filepath.Join(dir, "locks"), 0o700); err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}

@@ -48,6 +48,17 @@ func TestVaultKeeps(t *testing.T) {
 	}
 }
 
+// An empty name is refused, and makes no folder for locks where the program runs.
+func TestVaultWithoutName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := client.OpenFileVault(""); err == nil {
+		t.Error("a vault without a name was opened")
+	}
+	if made, err := os.ReadDir("."); err != nil || len(made) > 0 {
+		t.Errorf("made %v, %v", made, err)
+	}
+}
+
 // Goroutines add to one number through both views. The lock keeps every addition.
 func TestVaultLocks(t *testing.T) {
 	for name, views := range vaults(t) {

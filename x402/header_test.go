@@ -134,7 +134,9 @@ func TestMismatch(t *testing.T) {
 }
 
 func TestNetwork(t *testing.T) {
-	for network, want := range map[string]uint64{"eip155:1": 1, "eip155:31337": 31337, "eip155:99999999999999999": 99999999999999999} {
+	for network, want := range map[string]uint64{
+		"eip155:1": 1, "eip155:31337": 31337, "eip155:99999999999999999": 99999999999999999,
+	} {
 		if got, err := x402.ChainID(network); err != nil || got != want || x402.Network(want) != network {
 			t.Errorf("%s: got %d, %v, and %s back", network, got, err, x402.Network(want))
 		}

@@ -400,7 +400,9 @@ func BenchmarkVerify(b *testing.B) {
 
 // A contract wallet's signature may be any bytes: the parser does not check it.
 func TestSignatureOfAnyBytes(t *testing.T) {
-	for _, signature := range []string{strings.Repeat("ff", 65), strings.Repeat("00", 65), strings.Repeat("6492", 64), ""} {
+	for _, signature := range []string{
+		strings.Repeat("ff", 65), strings.Repeat("00", 65), strings.Repeat("6492", 64), "",
+	} {
 		payment, err := x402.ParsePayment(header(strings.Replace(full, "0x0102", "0x"+signature, 1)))
 		if err != nil {
 			t.Fatal(err)

@@ -54,7 +54,10 @@ func TestUint256AgreesWithBig(t *testing.T) {
 }
 
 func TestParseUint256Refuses(t *testing.T) {
-	for _, text := range []string{"", "00", "01", "+1", "-1", "-0", " 1", "1 ", "1.0", "1e3", "0x1", "1_000", "١", limit.String(), strings.Repeat("9", 78), "1" + strings.Repeat("0", 78)} {
+	for _, text := range []string{
+		"", "00", "01", "+1", "-1", "-0", " 1", "1 ", "1.0", "1e3", "0x1", "1_000", "١", limit.String(),
+		strings.Repeat("9", 78), "1" + strings.Repeat("0", 78),
+	} {
 		if got, err := x402.ParseUint256(text); err == nil {
 			t.Errorf("%q was taken as %s", text, got)
 		}
