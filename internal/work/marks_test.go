@@ -70,7 +70,7 @@ func TestLongestBackoff(t *testing.T) {
 // A schedule that skips missed runs does not run twice at one moment.
 func TestNextRunOnTheGrid(t *testing.T) {
 	minute := 60 * second
-	if got := NextRun(now, now+minute, 1, "skip"); got != now+2*minute {
+	if got := nextRun(now, now+minute, 1, "skip"); got != now+2*minute {
 		t.Errorf("next run after %s, want 2m", time.Duration(got-now)*time.Millisecond)
 	}
 }

@@ -14,7 +14,7 @@ func (s Schedule) TakeRun(now boxoffice.Timestamp) (Schedule, boxoffice.Schedule
 		return s, boxoffice.ScheduledRun{}, ErrStale
 	}
 	run := boxoffice.ScheduledRun{Number: s.RunsBought - s.RunsLeft + 1, DueAt: *s.NextRunAt, At: now}
-	s.NextRunAt = new(NextRun(run.DueAt, now, s.IntervalMinutes, s.Missed))
+	s.NextRunAt = new(nextRun(run.DueAt, now, s.IntervalMinutes, s.Missed))
 	s.RunsLeft--
 	s.UpdatedAt = now
 	if s.RunsLeft == 0 {
@@ -53,10 +53,10 @@ func (s Schedule) AddRuns(runs int64, now boxoffice.Timestamp) Schedule {
 	return s
 }
 
-// NextRun returns when the next run is due: a whole number of intervals after the one
+// nextRun returns when the next run is due: a whole number of intervals after the one
 // that was due. A schedule that skips missed runs takes the first such time after now;
 // one that catches up takes the very next, also if it has passed.
-func NextRun(due, now boxoffice.Timestamp, intervalMinutes int64, missed string) boxoffice.Timestamp {
+func nextRun(due, now boxoffice.Timestamp, intervalMinutes int64, missed string) boxoffice.Timestamp {
 	step := interval(intervalMinutes)
 	next := due + step
 	if missed != boxoffice.MissedCatchUp && next <= now {

@@ -17,10 +17,10 @@ func TestNextRun(t *testing.T) {
 		now := due + boxoffice.Timestamp(rapid.Int64Range(0, 4e12).Draw(rt, "late"))
 		minutes := rapid.Int64Range(10, 525_600).Draw(rt, "interval")
 		interval := boxoffice.Timestamp(minutes * 60_000)
-		if got := NextRun(due, now, minutes, boxoffice.MissedCatchUp); got != due+interval {
+		if got := nextRun(due, now, minutes, boxoffice.MissedCatchUp); got != due+interval {
 			rt.Errorf("catching up: %d", got)
 		}
-		got := NextRun(due, now, minutes, boxoffice.MissedSkip)
+		got := nextRun(due, now, minutes, boxoffice.MissedSkip)
 		if got <= now || got-interval > now || (got-due)%interval != 0 {
 			rt.Errorf("skipping: %d", got)
 		}

@@ -325,18 +325,26 @@ func goRun(ctx context.Context, command *agent.Command, workspace string) <-chan
 	return outcomes
 }
 
-func TestGraceIsGiven(t *testing.T) {
+// runCancelled runs an agent of n processes and cancels the run when all of them have started. It returns when all of
+// them have ended.
+func runCancelled(t *testing.T, n int, grace time.Duration, how string, args ...string) outcome {
+	t.Helper()
 	g := gather(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	outcomes := goRun(ctx, newCommand(t, agent.CommandConfig{Argv: self("polite", g.path), Grace: time.Hour}),
-		workspace(t))
-	ended := g.attended(1)
+	argv := self(append([]string{how, g.path}, args...)...)
+	outcomes := goRun(ctx, newCommand(t, agent.CommandConfig{Argv: argv, Grace: grace}), workspace(t))
+	ended := g.attended(n)
 	cancel()
 	got := <-outcomes
+	ended()
+	return got
+}
+
+func TestGraceIsGiven(t *testing.T) {
+	got := runCancelled(t, 1, time.Hour, "polite")
 	if !errors.Is(got.err, context.Canceled) || got.report.ExitCode != 0 || string(got.report.Log) != "terminated\n" {
 		t.Errorf("got %+v", got)
 	}
-	ended()
 }
 
 func TestClosesItsOutput(t *testing.T) {

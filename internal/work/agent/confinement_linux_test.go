@@ -129,16 +129,9 @@ func TestInheritsNoFile(t *testing.T) {
 }
 
 func TestCancelKillsDescendants(t *testing.T) {
-	g := gather(t)
-	command := newCommand(t, agent.CommandConfig{Argv: self("family", g.path, "stay"), Grace: 10 * time.Millisecond})
-	ctx, cancel := context.WithCancel(t.Context())
-	outcomes := goRun(ctx, command, workspace(t))
-	ended := g.attended(4)
-	cancel()
-	if got := <-outcomes; !errors.Is(got.err, context.Canceled) {
+	if got := runCancelled(t, 4, 10*time.Millisecond, "family", "stay"); !errors.Is(got.err, context.Canceled) {
 		t.Error(got.err)
 	}
-	ended()
 }
 
 func TestEndKillsDescendants(t *testing.T) {
