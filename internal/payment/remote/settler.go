@@ -144,6 +144,7 @@ func (s *Settler) callFacilitator(ctx context.Context, intent payment.Intent, h 
 	exposed, err := s.Exposures.MarkExposed(ctx, intent.ID)
 	var reply Reply
 	if err != nil {
+		exposed = true // an earlier call may have sent it
 		reply = Reply{Kind: ReplyNotTaken, Reason: reasonNotTaken, Detail: "not called: the store did not answer"}
 	} else {
 		crash.At(crash.ExposureSaved)
