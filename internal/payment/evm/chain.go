@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"net/http"
 	"net/url"
 	"slices"
@@ -21,7 +20,6 @@ import (
 
 	"boxoffice"
 	"boxoffice/internal/payment"
-	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -206,6 +204,3 @@ func (c *Chain) header(ctx context.Context, op, block string) (*header, error) {
 func codeRequest(at common.Address, into *hexutil.Bytes) rpc.BatchElem {
 	return rpc.BatchElem{Method: "eth_getCode", Args: []any{at, latest}, Result: into}
 }
-
-// amount converts a uint256.
-func amount(n *big.Int) (boxoffice.Amount, error) { return x402.Uint256FromBig(n) }

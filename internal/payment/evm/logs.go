@@ -2,10 +2,10 @@ package evm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"net/http"
 	"slices"
 
@@ -49,7 +49,7 @@ func (l *chainLog) transfer() (t payment.Transfer, isTransfer bool, err error) {
 		Token:       l.Address,
 		From:        common.BytesToAddress(l.Topics[1][:]),
 		To:          common.BytesToAddress(l.Topics[2][:]),
-		Amount:      amountOf([32]byte(l.Data)),
+		Amount:      x402.Uint256FromBytes32([32]byte(l.Data)),
 		TxHash:      *l.TxHash,
 		LogIndex:    uint(*l.Index),
 		BlockNumber: uint64(*l.BlockNumber),
@@ -223,10 +223,7 @@ func (c *Chain) transfers(ctx context.Context, op string, token, from, to common
 		}
 	}
 	slices.SortStableFunc(found, func(a, b payment.Transfer) int {
-		if a.BlockNumber != b.BlockNumber {
-			return new(big.Int).SetUint64(a.BlockNumber).Cmp(new(big.Int).SetUint64(b.BlockNumber))
-		}
-		return int(a.LogIndex) - int(b.LogIndex)
+		return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), cmp.Compare(a.LogIndex, b.LogIndex))
 	})
 	return found, nil
 }

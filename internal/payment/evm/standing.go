@@ -7,7 +7,6 @@ import (
 	"math/big"
 	"slices"
 
-	"boxoffice"
 	"boxoffice/contracts/settlement"
 	"boxoffice/internal/payment"
 	"boxoffice/x402"
@@ -110,8 +109,8 @@ const reportReserve, reportGas = 400_000, 60_000
 
 // standing returns what a report means.
 func (c *Chain) standing(p payment.Permit, r report) (payment.Standing, error) {
-	balance, errBalance := amount(r.Balance)
-	allowance, errAllowance := amount(r.Allowance)
+	balance, errBalance := x402.Uint256FromBig(r.Balance)
+	allowance, errAllowance := x402.Uint256FromBig(r.Allowance)
 	return payment.Standing{
 		Balance: balance, Allowance: allowance, Spent: r.Spent, Code: r.Code, Failure: c.rejection(p, r),
 	}, errors.Join(errBalance, errAllowance)
@@ -196,12 +195,4 @@ func checkProxy(answer []byte) error {
 			hexOf(x402.Permit2))
 	}
 	return nil
-}
-
-func amountOf(word [32]byte) boxoffice.Amount {
-	n, err := amount(new(big.Int).SetBytes(word[:]))
-	if err != nil { // 32 bytes always fit
-		panic(err)
-	}
-	return n
 }

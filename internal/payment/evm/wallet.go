@@ -11,6 +11,7 @@ import (
 	"boxoffice"
 	"boxoffice/contracts/settlement"
 	"boxoffice/internal/payment"
+	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -155,8 +156,8 @@ func (w *Wallet) sign(op string, unsigned types.TxData) (payment.Tx, error) {
 	if err != nil {
 		return payment.Tx{}, w.chain.fail(op, err)
 	}
-	feeCap, errCap := amount(tx.GasFeeCap())
-	tipCap, errTip := amount(tx.GasTipCap())
+	feeCap, errCap := x402.Uint256FromBig(tx.GasFeeCap())
+	tipCap, errTip := x402.Uint256FromBig(tx.GasTipCap())
 	if err := errors.Join(errCap, errTip); err != nil {
 		return payment.Tx{}, w.chain.fail(op, err)
 	}

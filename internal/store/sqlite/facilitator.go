@@ -30,7 +30,7 @@ func (s *Store) MarkExposed(ctx context.Context, intentID boxoffice.UUID) (befor
 
 // ClearExposed implements remote.Exposures.
 func (s *Store) ClearExposed(ctx context.Context, intentID boxoffice.UUID) error {
-	return s.write(ctx, "withdraw exposure", func(tx *sql.Tx) error {
+	return s.write(ctx, "clear exposure", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "DELETE FROM exposures WHERE intent_id = ?", intentID)
 		return err
 	})

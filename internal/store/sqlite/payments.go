@@ -11,7 +11,7 @@ import (
 
 // SaveCost implements payment.Costs.
 func (s *Store) SaveCost(ctx context.Context, tx common.Hash, gasUsed, feeGwei int64) error {
-	return s.write(ctx, "keep what a transaction cost", func(db *sql.Tx) error {
+	return s.write(ctx, "save cost", func(db *sql.Tx) error {
 		_, err := db.ExecContext(ctx, `
 			UPDATE transactions SET gas_used = ?, fee_gwei = ? WHERE hash = ?`, gasUsed, feeGwei, text{tx})
 		return err
