@@ -291,7 +291,10 @@ func (c *Client) outcome(
 		return a.status(), &PendingError{a.status(), err}
 	}
 	switch status.Status {
-	case boxoffice.Admitted:
+	case boxoffice.Admitted: // with a transaction and an admission, which callers read
+		if err := status.Validate(); err != nil {
+			return a.status(), &PendingError{a.status(), fmt.Errorf("the service's answer contradicts itself: %w", err)}
+		}
 		return status, nil
 	case boxoffice.PaymentFailed:
 		return status, errors.Join(&PaymentError{status}, c.failed(ctx, a.order.RequestKey, payment))

@@ -157,6 +157,26 @@ func TestNoNewNonceAfterALostAnswer(t *testing.T) {
 	}
 }
 
+// The service says that the order is admitted, and names no work or no transaction. A
+// caller that reads them after Succeeded would end with a nil pointer.
+func TestAdmittedWithoutAdmission(t *testing.T) {
+	for name, change := range map[string]func(*boxoffice.Status){
+		"admission": func(s *boxoffice.Status) { s.Admission = nil },
+		"payment":   func(s *boxoffice.Status) { s.Payment = nil },
+		"hash":      func(s *boxoffice.Status) { s.Payment.TransactionHash = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newService(t)
+				s.admitted = change
+				if _, err := s.client().Buy(t.Context(), job()); client.OutcomeOf(err) != client.Unknown {
+					t.Errorf("error %v is %v, want an unknown outcome", err, client.OutcomeOf(err))
+				}
+			})
+		})
+	}
+}
+
 // Submit, called by itself, sent a payment whose answer was lost: Unavailable would
 // say that no payment was sent.
 func TestSubmitWithoutAnAnswer(t *testing.T) {

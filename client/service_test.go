@@ -55,6 +55,7 @@ type service struct {
 	order        func(*boxoffice.QuoteResponse) // after its hashes are computed
 	challenge    func(*boxoffice.Challenge)
 	required     func(*x402.PaymentRequired)
+	admitted     func(*boxoffice.Status)
 	// Faults: intercept answers the request itself if it returns true; lose drops the
 	// response after the request was served.
 	intercept func(w http.ResponseWriter, r *http.Request) bool
@@ -243,7 +244,8 @@ func (s *service) resolve(status *boxoffice.Status) {
 		}
 		return
 	}
-	status.Order.Status = boxoffice.Paid
+	now, terms := boxoffice.At(time.Now()), status.Order.Quote.Payment
+	status.Order.Status, status.Order.PaidAt = boxoffice.Paid, &now
 	if _, ok := s.spent[payment.Nonce]; ok {
 		s.t.Errorf("nonce %v is spent twice", payment.Nonce)
 	}
@@ -253,10 +255,19 @@ func (s *service) resolve(status *boxoffice.Status) {
 		Status:          boxoffice.PaymentStatusSettled,
 		Paid:            true,
 		TransactionHash: &common.Hash{1},
+		SettledAt:       &now,
+		Payer:           payment.From,
+		Network:         terms.Network,
+		Asset:           terms.Asset,
+		Amount:          terms.Amount,
+		PayTo:           terms.PayTo,
 	}
 	status.Admission = &boxoffice.Admission{
 		Status: boxoffice.Admitted,
-		Result: boxoffice.Result{Kind: "job", ID: boxoffice.NewUUID()},
+		Result: boxoffice.Result{Kind: "job", ID: boxoffice.NewUUID(), URL: baseURL + "/jobs/1"},
+	}
+	if s.admitted != nil {
+		s.admitted(status)
 	}
 }
 
