@@ -145,7 +145,9 @@ func (f *Facilitator) read(request x402.FacilitatorRequest) (*submission, *payme
 	if err := json.Unmarshal(request.PaymentRequirements, &s.requirements); err != nil {
 		return nil, refuse(x402.ReasonRequirements, "paymentRequirements is malformed")
 	}
-	s.paid.Payload = x402.Payload{X402Version: payload.X402Version, Accepted: payload.Accepted, Payload: payload.Payload}
+	s.paid.Payload = x402.Payload{
+		X402Version: payload.X402Version, Accepted: payload.Accepted, Payload: payload.Payload,
+	}
 	if s.paid.Raw, err = json.Marshal(s.paid.Payload); err != nil {
 		return nil, refuse(x402.ReasonPayload, "paymentPayload is malformed")
 	}

@@ -110,7 +110,9 @@ func open(
 		brief := work.Brief{ChainID: in.ChainID, PairWith: in.PairWith, Name: in.Name, Symbol: in.Symbol}
 		return work.OpenJob(ctx, tx, owner, launchTemplate, in.Objective, &in.Kind, brief, now)
 	case boxoffice.OracleRequest:
-		oracle := boxoffice.Oracle{Question: in.Question, PanelSize: in.PanelSize, Options: in.Options, Context: in.Context}
+		oracle := boxoffice.Oracle{
+			Question: in.Question, PanelSize: in.PanelSize, Options: in.Options, Context: in.Context,
+		}
 		return work.OpenOracle(ctx, tx, owner, oracle, now)
 	case boxoffice.WorkflowOpen:
 		return work.OpenWorkflow(ctx, tx, owner, in.Objective, in.Shape, in.Nodes, now)

@@ -122,7 +122,9 @@ func submittedHash(request boxoffice.QuoteRequest) (boxoffice.Hash, error) {
 		Input  json.RawMessage `json:"input"`
 	}{request.Action, request.Input})
 	if err != nil {
-		return boxoffice.Hash{}, &boxoffice.Problem{Code: boxoffice.InvalidRequest, Detail: "input is not JSON", Cause: err}
+		return boxoffice.Hash{}, &boxoffice.Problem{
+			Code: boxoffice.InvalidRequest, Detail: "input is not JSON", Cause: err,
+		}
 	}
 	hash, err := boxoffice.HashJSON(document)
 	if fault, ok := errors.AsType[*strictjson.Error](err); ok {
@@ -234,7 +236,8 @@ func (f *Flow) challenge(record Record) boxoffice.Challenge {
 	return boxoffice.Challenge{
 		X402Version: x402.Version,
 		Resource: x402.Resource{
-			URL: url, Description: "Admission of " + record.Quote.Action + " to " + f.ServiceName, MimeType: "application/json",
+			URL: url, MimeType: "application/json",
+			Description: "Admission of " + record.Quote.Action + " to " + f.ServiceName,
 		},
 		Accepts:            []x402.Requirements{record.Requirements},
 		Quote:              record.Quote,

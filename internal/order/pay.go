@@ -67,7 +67,9 @@ func (f *Flow) accept(ctx context.Context, record Record, paid *x402.Payment, ap
 		Payer:        record.Quote.Payer,
 	}, paid, approval)
 	if rejection, ok := errors.AsType[*payment.Rejection](err); ok {
-		return &boxoffice.Problem{Code: boxoffice.PaymentRejected, Reason: string(rejection.Reason), Detail: rejection.Detail}
+		return &boxoffice.Problem{
+			Code: boxoffice.PaymentRejected, Reason: string(rejection.Reason), Detail: rejection.Detail,
+		}
 	}
 	if err != nil {
 		return unavailable(err)
@@ -99,8 +101,8 @@ func (f *Flow) mustNotPayTwice(last *payment.Intent, paid *x402.Payment) error {
 	return &boxoffice.Problem{
 		Code:       boxoffice.PaymentConflict,
 		RetryAfter: max(retryAfterDeadline, int(int64(deadline)-f.Now().Unix())+retryAfterDeadline),
-		Detail: "the failed payment could still settle: sign again with its Permit2 nonce " + last.Permit.Nonce.String() +
-			", or wait until its deadline has passed",
+		Detail: fmt.Sprintf("the failed payment could still settle: "+
+			"sign again with its Permit2 nonce %s, or wait until its deadline has passed", last.Permit.Nonce),
 	}
 }
 
@@ -117,7 +119,8 @@ func (f *Flow) begin(ctx context.Context, record Record, intent payment.Intent) 
 		return nil
 	case errors.Is(err, ErrPermitTaken):
 		return &boxoffice.Problem{
-			Code: boxoffice.PaymentConflict, Detail: "this Permit2 nonce pays for another order; sign with another nonce",
+			Code:   boxoffice.PaymentConflict,
+			Detail: "this Permit2 nonce pays for another order; sign with another nonce",
 		}
 	case !errors.Is(err, ErrStale):
 		return unavailable(err)

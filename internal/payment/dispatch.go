@@ -56,8 +56,9 @@ func (s *Settler) fillGap(ctx context.Context, mined uint64, open []Slot) ([]Slo
 	if !slices.ContainsFunc(open, func(slot Slot) bool { return slot.WalletNonce > gap }) {
 		return open, nil
 	}
-	s.Log.WarnContext(ctx, "no transaction uses a wallet nonce that is lower than those of open slots; an empty "+
-		"transaction fills the gap", "walletNonce", gap)
+	s.Log.WarnContext(ctx,
+		"no transaction uses a wallet nonce that is lower than those of open slots; an empty one fills the gap",
+		"walletNonce", gap)
 	return s.sendBatch(ctx, open, gap, nil)
 }
 

@@ -174,8 +174,8 @@ func (s *Settler) decideCalls(ctx context.Context, slot Slot, receipt *Receipt) 
 		case outcome == CodeAppeared: // the call ran none of it
 			decisions[i].Outcome = OutcomeReleased
 		}
-		s.Log.InfoContext(ctx, "a payment did not settle in its transaction; it is looked at again", "intent", intent.ID,
-			"tx", receipt.TxHash, "outcome", outcome)
+		s.Log.InfoContext(ctx, "a payment did not settle in its transaction; it is looked at again",
+			"intent", intent.ID, "tx", receipt.TxHash, "outcome", outcome)
 	}
 	return decisions
 }

@@ -24,8 +24,8 @@ func (s *Settler) noteReverting(ctx context.Context, waiting []Intent, standings
 	for i, intent := range waiting {
 		standing := standings[i]
 		if standing.Code && intent.Reverts > 0 && !standing.Spent && standing.Failure == nil {
-			s.Log.WarnContext(ctx, "a wallet with code accepts a payment in the simulation and reverts it in a block; "+
-				"its payments are not sent for a while",
+			s.Log.WarnContext(ctx,
+				"a wallet with code accepts payments in the simulation and reverts them; they are not sent for a while",
 				"wallet", intent.Permit.From, "intent", intent.ID)
 			s.reverting[intent.Permit.From] = s.Now()
 		}

@@ -142,7 +142,7 @@ func (d *Decider) undo(ctx context.Context, v view, settled []Intent) error {
 		undone = append(undone, intents...)
 		for _, intent := range intents {
 			d.Log.ErrorContext(ctx,
-				"a reorganisation removed a settled payment; its order stays paid, and it is sent again if it can settle",
+				"a reorganisation removed a settled payment; its order stays paid, and it is sent again",
 				"intent", intent.ID, "order", intent.OrderID, "tx", key.tx, "block", intent.Evidence.BlockNumber)
 		}
 	}

@@ -95,7 +95,8 @@ const (
 		ORDER BY i.submitted_at, i.id LIMIT ?`
 	selectUnresolved = `
 		SELECT ` + intentColumns + ` FROM intents i LEFT JOIN orders o ON o.id = i.order_id
-		WHERE i.state = 'failed' AND i.final = 0 AND i.chain_id = ? AND (i.submission_id IS NOT NULL OR o.intent_id = i.id)
+		WHERE i.state = 'failed' AND i.final = 0 AND i.chain_id = ?
+			AND (i.submission_id IS NOT NULL OR o.intent_id = i.id)
 		ORDER BY i.submitted_at, i.id LIMIT ?`
 	selectSettled = `
 		SELECT ` + intentColumns + ` FROM intents i

@@ -104,7 +104,8 @@ func (s *Store) OpenSlot(ctx context.Context, slot payment.Slot, changes []payme
 		}
 		for position, change := range changes {
 			if err := move(ctx, tx, `
-				INSERT INTO slot_intents (slot_id, position, intent_id) SELECT ?, ?, id FROM intents WHERE id = ? AND chain_id = ?`,
+				INSERT INTO slot_intents (slot_id, position, intent_id)
+				SELECT ?, ?, id FROM intents WHERE id = ? AND chain_id = ?`,
 				slot.ID, position, change.IntentID, slot.ChainID,
 			); err != nil {
 				return ifTaken(err, payment.ErrStale)
@@ -125,7 +126,8 @@ func addTx(ctx context.Context, tx *sql.Tx, slotID boxoffice.UUID, signed paymen
 		INSERT INTO transactions (hash, slot_id, position, raw, gas_limit, fee_cap, tip_cap, signed_at)
 		SELECT ?, s.id, (SELECT count(*) FROM transactions WHERE slot_id = s.id), ?, ?, ?, ?, ?
 		FROM slots s WHERE s.id = ? AND s.closed_at IS NULL`,
-		text{signed.Hash}, signed.Raw, signed.GasLimit, text{signed.FeeCap}, text{signed.TipCap}, signed.SignedAt, slotID)
+		text{signed.Hash}, signed.Raw, signed.GasLimit, text{signed.FeeCap}, text{signed.TipCap}, signed.SignedAt,
+		slotID)
 	return ifTaken(err, payment.ErrStale)
 }
 
