@@ -77,10 +77,13 @@ const (
 	NotExact                        // undone: the recipient did not get exactly the amount
 )
 
+var callOutcomes = [...]string{
+	"not_tried", "settled", "too_early", "expired", "nonce_spent", "code_appeared", "reverted", "not_exact",
+}
+
 func (o CallOutcome) String() string {
-	names := []string{"not_tried", "settled", "too_early", "expired", "nonce_spent", "code_appeared", "reverted", "not_exact"}
-	if int(o) < len(names) {
-		return names[o]
+	if int(o) < len(callOutcomes) {
+		return callOutcomes[o]
 	}
 	return fmt.Sprintf("outcome_%d", byte(o))
 }

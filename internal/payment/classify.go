@@ -82,7 +82,8 @@ func (s *Settler) readStandings(ctx context.Context, v view, intents []Intent) (
 	}
 	for i, intent := range intents {
 		if at, needed := standings[i].Block, max(v.head.Number, intent.FromBlock); at < needed {
-			return nil, fmt.Errorf("the RPC node that simulated the payments is at block %d, behind block %d", at, needed)
+			return nil, fmt.Errorf("the RPC node that simulated the payments is at block %d, behind block %d",
+				at, needed)
 		}
 	}
 	s.noteReverting(ctx, intents, standings)

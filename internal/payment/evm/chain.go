@@ -45,6 +45,10 @@ type Config struct {
 // GasBase is the gas of a settling transaction beside that of its payments.
 const GasBase = 60_000
 
+// maxPayment is the bytes of a payment in a batch with any nonce, amount and token, and
+// a signature of 65 bytes.
+const maxPayment = 200
+
 // batchGas returns the gas limit of a transaction that settles n permits with that
 // many bytes of calldata. It is enough even if each permit uses up the gas that the
 // contract gives it: a node's estimate would be too low then, because a permit that
@@ -53,9 +57,9 @@ const GasBase = 60_000
 // A call can pass on at most 63/64 of the gas that is left (EIP-150). Beside its call
 // each permit needs gas for the checks before it. A byte of calldata costs at most 40
 // gas (EIP-7623).
-func (c *Chain) batchGas(n, bytes int) uint64 {
+func (cfg *Config) batchGas(n, bytes int) uint64 {
 	const checks, dataGas = 16_000, 40
-	each := c.cfg.GasPerSettle + c.cfg.GasPerSettle/63 + checks
+	each := cfg.GasPerSettle + cfg.GasPerSettle/63 + checks
 	return GasBase + uint64(n)*each + uint64(bytes)*dataGas
 }
 
@@ -80,7 +84,7 @@ func (cfg *Config) check() error {
 		return errors.New("RequestTimeout must be above 0")
 	case cfg.MaxTxGas > params.MaxTxGas:
 		return fmt.Errorf("MaxTxGas must be at most %d (EIP-7825)", params.MaxTxGas)
-	case cfg.GasPerSettle == 0 || cfg.GasPerSettle > params.MaxTxGas || (&Chain{cfg: *cfg}).batchGas(1, 200) > cfg.MaxTxGas:
+	case cfg.GasPerSettle == 0 || cfg.GasPerSettle > cfg.MaxTxGas || cfg.batchGas(1, maxPayment) > cfg.MaxTxGas:
 		return errors.New("GasPerSettle must be above 0, and a transaction of MaxTxGas must have room for one payment")
 	case cfg.MaxFee.Big().Sign() == 0:
 		return errors.New("MaxFee must be above 0")

@@ -61,26 +61,28 @@ func (c *Chain) rejection(p payment.Permit, r report) *payment.Rejection {
 	case payment.CallSettled:
 		return nil
 	case payment.TooEarly:
-		return refuse(x402.ReasonNotYetValid, "the newest block is earlier than validAfter %s; send the payment again "+
-			"then, or sign with an earlier one", p.Witness.ValidAfter)
+		return refuse(x402.ReasonNotYetValid,
+			"the newest block is earlier than validAfter %s; send the payment again then, or sign with an earlier one",
+			p.Witness.ValidAfter)
 	case payment.Expired:
-		return refuse(x402.ReasonDeadlineExpired, "the newest block is later than the deadline %s; sign again with a "+
-			"later one", p.Deadline)
+		return refuse(x402.ReasonDeadlineExpired,
+			"the newest block is later than the deadline %s; sign again with a later one", p.Deadline)
 	case payment.NonceSpent:
 		return refuse(x402.ReasonNonceSpent, "Permit2 nonce %s of %s is used already; sign again with a free nonce",
 			p.Nonce, hexOf(p.From))
 	case payment.NotExact:
-		return refuse(x402.ReasonTransferNotExact, "token %s would not bring %s exactly %s, in atomic units: it does not "+
-			"move what it is asked to move", token, hexOf(p.Witness.To), p.Permitted.Amount)
+		return refuse(x402.ReasonTransferNotExact,
+			"token %s would not bring %s exactly %s, in atomic units: it does not move what it is asked to move",
+			token, hexOf(p.Witness.To), p.Permitted.Amount)
 	}
 	switch need := p.Permitted.Amount.Big(); {
 	case r.Balance.Cmp(need) < 0:
 		return refuse(x402.ReasonInsufficientBalance, "%s holds %s of token %s and needs %s, in atomic units",
 			hexOf(p.From), r.Balance, token, need)
 	case r.Allowance.Cmp(need) < 0:
-		return refuse(x402.ReasonAllowanceRequired, "%s lets Permit2 move %s of token %s and needs %s, in atomic units; "+
-			"approve Permit2 (%s) as a spender of the token first", hexOf(p.From), r.Allowance, token, need,
-			hexOf(x402.Permit2))
+		return refuse(x402.ReasonAllowanceRequired, "%s lets Permit2 move %s of token %s and needs %s, in atomic "+
+			"units; approve Permit2 (%s) as a spender of the token first",
+			hexOf(p.From), r.Allowance, token, need, hexOf(x402.Permit2))
 	}
 	return c.revertFault(p, r.Data)
 }

@@ -63,7 +63,7 @@ func (c *Chain) simulate(ctx context.Context, op string, permits []payment.Permi
 		head    hexutil.Uint64
 		answer  hexutil.Bytes
 		answers = make([]hexutil.Bytes, len(approvals))
-		gas     = c.batchGas(len(calls), len(data)) + reportReserve + uint64(len(calls))*reportGas
+		gas     = c.cfg.batchGas(len(calls), len(data)) + reportReserve + uint64(len(calls))*reportGas
 	)
 	requests := []rpc.BatchElem{
 		{Method: "eth_blockNumber", Result: &head},
@@ -187,8 +187,8 @@ func wordPosition(p payment.Permit) []byte {
 // there and moves money through the canonical Permit2.
 func checkProxy(answer []byte) error {
 	if len(answer) != 32 {
-		return fmt.Errorf("no x402 exact proxy at %s: PERMIT2() answered %d bytes instead of 32", hexOf(x402.ExactProxy),
-			len(answer))
+		return fmt.Errorf("no x402 exact proxy at %s: PERMIT2() answered %d bytes instead of 32",
+			hexOf(x402.ExactProxy), len(answer))
 	}
 	if found := common.BytesToAddress(answer); found != x402.Permit2 {
 		return fmt.Errorf("the proxy %s uses Permit2 %s instead of %s", hexOf(x402.ExactProxy), hexOf(found),

@@ -60,8 +60,7 @@ func (w *Wallet) Address() common.Address { return w.address }
 // MaxBatch returns how many permits fit one transaction: as many as its gas
 // allows.
 func (w *Wallet) MaxBatch() int {
-	const most = 200 // bytes of a payment in a batch, with any nonce, amount and token
-	each := w.chain.batchGas(1, most) - w.chain.batchGas(0, 0)
+	each := w.chain.cfg.batchGas(1, maxPayment) - GasBase
 	return int((w.chain.cfg.MaxTxGas - GasBase) / each)
 }
 
@@ -83,7 +82,7 @@ func (w *Wallet) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.affordableFees(op, m, w.chain.batchGas(1, 0), nil)
+	_, err = w.affordableFees(op, m, w.chain.cfg.batchGas(1, maxPayment), nil)
 	return err
 }
 
@@ -116,11 +115,11 @@ func (w *Wallet) Sign(ctx context.Context, calls []payment.Call, nonce uint64,
 		if data, err = packBatch(0, w.chain.cfg.GasPerSettle, calls); err != nil {
 			return payment.Tx{}, w.chain.fail(op, err)
 		}
-		to, gas = settlement.Address, w.chain.batchGas(len(calls), len(data))
+		to, gas = settlement.Address, w.chain.cfg.batchGas(len(calls), len(data))
 	}
 	if gas > w.chain.cfg.MaxTxGas {
-		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: it needs %d gas, a transaction may have %d", ErrBatch, gas,
-			w.chain.cfg.MaxTxGas))
+		return payment.Tx{}, w.chain.fail(op, fmt.Errorf("%w: it needs %d gas, a transaction may have %d", ErrBatch,
+			gas, w.chain.cfg.MaxTxGas))
 	}
 	m, err := w.chain.readFees(ctx, op, w.address)
 	if err != nil {
