@@ -70,13 +70,8 @@ func (s *Server) dialChain(ctx context.Context, asset common.Address) (err error
 	return err
 }
 
-// DialChain prepares the connection to the RPC node of a service or a facilitator.
-func DialChain(ctx context.Context, c Config) (*evm.Chain, error) {
-	if len(c.Facilitator.Assets) > 0 {
-		c.Payment.Asset = c.Facilitator.Assets[0]
-	}
-	return dialChain(ctx, c, time.Now)
-}
+// DialChain prepares the connection to the RPC node, to deploy the settlement contract.
+func DialChain(ctx context.Context, c Config) (*evm.Chain, error) { return dialChain(ctx, c, time.Now) }
 
 func dialChain(ctx context.Context, c Config, now func() time.Time) (*evm.Chain, error) {
 	return evm.Dial(ctx, evm.Config{

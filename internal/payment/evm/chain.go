@@ -27,7 +27,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// Config says which chain to use and how. Every field is required.
+// Config says which chain to use and how. Every field is required, Asset only by Check.
 type Config struct {
 	RPCURL         string // http, https, ws or wss; a secret if it holds a key
 	ChainID        uint64
@@ -78,8 +78,6 @@ func (cfg *Config) check() error {
 		return errors.New("RPCURL must be an http, https, ws or wss URL with a host")
 	case cfg.ChainID == 0:
 		return errors.New("ChainID is missing")
-	case cfg.Asset == common.Address{}:
-		return errors.New("the token is missing: Asset")
 	case cfg.RequestTimeout <= 0:
 		return errors.New("RequestTimeout must be above 0")
 	case cfg.MaxTxGas > params.MaxTxGas:

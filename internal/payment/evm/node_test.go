@@ -285,7 +285,6 @@ func TestConfig(t *testing.T) {
 		"RPCURL is not a URL": func(c *evm.Config) { c.RPCURL = "http://key-of-mine\n" },
 		"RPCURL must be":      func(c *evm.Config) { c.RPCURL = "/var/key-of-mine.ipc" },
 		"ChainID":             func(c *evm.Config) { c.ChainID = 0 },
-		"Asset":               func(c *evm.Config) { c.Asset = common.Address{} },
 		"MaxTxGas":            func(c *evm.Config) { c.MaxTxGas = 20_000_000 },
 		"GasPerSettle":        func(c *evm.Config) { c.GasPerSettle = 17_000_000 },
 		"MaxFee":              func(c *evm.Config) { c.MaxFee = x402.NewUint256(0) },

@@ -40,7 +40,7 @@ const DefaultChainID = 31337
 // called.
 type Config struct {
 	// DataDir is where the chain is on disk; empty keeps it in memory. A chain on disk loses no mined block when its
-	// process is killed. The genesis block is made at the first start, so later starts ignore Funded.
+	// process is killed. The genesis block is made at the first start, so later starts ignore Funded and Without.
 	DataDir string
 	// RPCListen is the host and port of HTTP JSON-RPC; empty means 127.0.0.1 and any free port.
 	RPCListen string
@@ -52,6 +52,8 @@ type Config struct {
 	ChainID uint64
 	// Funded are the accounts that own something in the genesis block.
 	Funded []Funded
+	// Without are the contracts that the genesis block does not have.
+	Without []common.Address
 	// Now gives blocks their timestamps; nil is time.Now. Blocks that are mined faster than one a second run ahead of
 	// it by a second each. A test that mines n blocks quickly and compares deadlines with the real time needs a Now
 	// that is n seconds in the past.

@@ -84,6 +84,10 @@ func newGenesis(cfg Config) *core.Genesis {
 	alloc[contracts.Create2Address] = types.Account{Code: contracts.Create2Runtime, Nonce: 1}
 	alloc[contracts.SettlementAddress] = types.Account{Code: contracts.Settlement().Runtime, Nonce: 1}
 
+	for _, at := range cfg.Without {
+		delete(alloc, at)
+	}
+
 	token := types.Account{Code: contracts.TestToken().Runtime, Nonce: 1, Storage: map[common.Hash]common.Hash{}}
 	supply := new(big.Int)
 	owned := map[common.Address]*big.Int{}
