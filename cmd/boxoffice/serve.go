@@ -16,7 +16,13 @@ type configFile struct {
 	Config string `required:"" type:"existingfile" placeholder:"FILE" help:"The configuration file; boxoffice config prints one."`
 }
 
-type serveCmd struct{ configFile }
+// settling is the flags of the commands that settle payments.
+type settling struct {
+	configFile
+	LeaveUnfollowed bool `help:"Start although payments of another chain, or in transactions of ours, are not decided and will not be followed."`
+}
+
+type serveCmd struct{ settling }
 
 func (c *serveCmd) Run(ctx context.Context, std *streams) error {
 	config, err := server.Load(c.Config)
@@ -29,10 +35,11 @@ func (c *serveCmd) Run(ctx context.Context, std *streams) error {
 			return err
 		}
 	}
-	return serve(ctx, std, config, key, server.New)
+	options := server.Options{Config: config, Key: key, LeaveUnfollowed: c.LeaveUnfollowed}
+	return serve(ctx, std, options, server.New)
 }
 
-type facilitatorCmd struct{ configFile }
+type facilitatorCmd struct{ settling }
 
 func (c *facilitatorCmd) Run(ctx context.Context, std *streams) error {
 	config, err := server.LoadFacilitator(c.Config)
@@ -43,7 +50,8 @@ func (c *facilitatorCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, std, config, key, server.NewFacilitator)
+	options := server.Options{Config: config, Key: key, LeaveUnfollowed: c.LeaveUnfollowed}
+	return serve(ctx, std, options, server.NewFacilitator)
 }
 
 type workerCmd struct{ configFile }
@@ -53,7 +61,7 @@ func (c *workerCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, std, config, nil, server.NewWorker)
+	return serve(ctx, std, server.Options{Config: config}, server.NewWorker)
 }
 
 // serve opens a part of the service and runs it until ctx ends.
@@ -61,14 +69,13 @@ func serve[S interface {
 	Run(context.Context) error
 	Close() error
 }](
-	ctx context.Context, std *streams, config server.Config, key *ecdsa.PrivateKey,
+	ctx context.Context, std *streams, options server.Options,
 	open func(context.Context, server.Options) (S, error),
 ) (err error) {
-	log, err := newLog(config.Log, std.err)
-	if err != nil {
+	if options.Log, err = newLog(options.Config.Log, std.err); err != nil {
 		return err
 	}
-	service, err := open(ctx, server.Options{Config: config, Key: key, Log: log})
+	service, err := open(ctx, options)
 	if err != nil {
 		return err
 	}

@@ -113,6 +113,9 @@ type Chain interface {
 	Standings
 	// Spent returns for each permit whether its nonce was spent as of a block.
 	Spent(ctx context.Context, permits []Permit, block uint64) ([]bool, error)
+	// Nonce returns how many transactions of a wallet are mined as of a block, which
+	// is the next nonce that can be mined.
+	Nonce(ctx context.Context, wallet common.Address, block uint64) (uint64, error)
 	// Receipts returns the receipt of each transaction, nil for one that is not
 	// mined. It fails if the node does not have block needed.
 	Receipts(ctx context.Context, hashes []common.Hash, needed uint64) ([]*Receipt, error)
@@ -137,9 +140,6 @@ type Wallet interface {
 	Address() common.Address
 	// MaxBatch returns how many permits fit one transaction.
 	MaxBatch() int
-	// Nonce returns how many transactions of the wallet are mined as of a block,
-	// which is the next nonce that can be mined.
-	Nonce(ctx context.Context, block uint64) (uint64, error)
 	// Ready fails, with ErrWalletEmpty or ErrFeeCeiling among others, if the
 	// wallet could not settle one permit now.
 	Ready(ctx context.Context) error

@@ -17,12 +17,13 @@ import (
 //
 // If an intent cannot be resolved, dispatch still sends the others. It stops at the
 // first slot that cannot be sent.
-func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
+func (s *Settler) dispatch(ctx context.Context, v view, all []Slot) error {
+	open := slices.DeleteFunc(slices.Clone(all), func(slot Slot) bool { return slot.Sender != s.Wallet.Address() })
 	limit := min(s.MaxBatch, s.Wallet.MaxBatch())
 	var found classes
 	if len(open) < s.MaxInFlight {
 		var err error
-		if found, err = s.classify(ctx, v, open, limit); err != nil {
+		if found, err = s.classify(ctx, v, all, limit); err != nil {
 			return err
 		}
 	}
@@ -30,7 +31,7 @@ func (s *Settler) dispatch(ctx context.Context, v view, open []Slot) error {
 	if len(found.sendable)+len(open) == 0 {
 		return resolved
 	}
-	mined, err := s.Wallet.Nonce(ctx, v.head.Number)
+	mined, err := s.Chain.Nonce(ctx, s.Wallet.Address(), v.head.Number)
 	if err != nil {
 		return errors.Join(resolved, err)
 	}

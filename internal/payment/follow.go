@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"boxoffice/internal/crash"
 
@@ -12,18 +13,21 @@ import (
 )
 
 // followSlots takes every open slot one step further and returns those that stay
-// open.
+// open. Slots of a wallet that is not configured any more are followed too: their
+// transactions can still move money.
 func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err error) {
-	slots, err := s.Store.Slots(ctx, s.ChainID, s.Wallet.Address())
+	slots, err := s.Store.Slots(ctx, s.ChainID)
 	if err != nil || len(slots) == 0 {
 		return nil, err
 	}
-	confirmed, err := s.Wallet.Nonce(ctx, v.confirmed)
-	if err != nil {
-		return slots, err
-	}
 	var hashes []common.Hash
+	confirmed := map[common.Address]uint64{} // wallet nonces
 	for _, slot := range slots {
+		if _, known := confirmed[slot.Sender]; !known {
+			if confirmed[slot.Sender], err = s.Chain.Nonce(ctx, slot.Sender, v.confirmed); err != nil {
+				return slots, err
+			}
+		}
 		for _, tx := range slot.Txs {
 			hashes = append(hashes, tx.Hash)
 		}
@@ -36,7 +40,7 @@ func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err err
 	for _, slot := range slots {
 		own := receipts[:len(slot.Txs)]
 		receipts = receipts[len(slot.Txs):]
-		closed, err := s.followSlot(ctx, v, slot, minedReceipt(own), confirmed)
+		closed, err := s.followSlot(ctx, v, slot, minedReceipt(own), confirmed[slot.Sender])
 		if err != nil {
 			failures = append(failures, fmt.Errorf("slot %d: %w", slot.WalletNonce, err))
 		}
@@ -75,6 +79,11 @@ func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Re
 		err := s.save(ctx, &slot.ID, decisionsFor(slot.Intents, OutcomeReleased))
 		return err == nil, err
 	case passed(slot.lastTx().SignedAt.Time(), s.Now(), s.BumpAfter):
+		if slot.Sender != s.Wallet.Address() {
+			return false, errors.Join(fmt.Errorf("wallet %s, which is not configured, signed its transaction: the fee "+
+				"cannot be raised; start the service with that key until it is mined", hexOf(slot.Sender)),
+				s.Wallet.Broadcast(ctx, slot.lastTx()))
+		}
 		return false, s.replaceTx(ctx, slot)
 	}
 	return false, s.Wallet.Broadcast(ctx, slot.lastTx()) // the node may have dropped it
@@ -186,6 +195,9 @@ func (i *Intent) matches(t Transfer) bool {
 	return t.Token == i.Permit.Permitted.Token && t.From == i.Permit.From &&
 		t.To == i.Permit.Witness.To && t.Amount == i.Permit.Permitted.Amount
 }
+
+// hexOf formats an address as our API does, in lowercase.
+func hexOf(a common.Address) string { return strings.ToLower(a.Hex()) }
 
 func decisionsFor(intents []Intent, outcome Outcome) []Decision {
 	decisions := make([]Decision, len(intents))

@@ -86,3 +86,10 @@ func (r *Receipt) feeGwei() int64 {
 	}
 	return gwei.Int64()
 }
+
+// Undecided counts the payments of a chain that can still move money.
+type Undecided struct {
+	ChainID  uint64
+	Payments int // waiting, sent, or failed and not final
+	Sent     int // of these, those in a transaction of ours
+}

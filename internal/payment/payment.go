@@ -138,8 +138,9 @@ var ErrCredited = errors.New("payment: the transfer is credited to another payme
 type Store interface {
 	// Waiting returns the oldest waiting intents of a chain.
 	Waiting(ctx context.Context, chainID uint64, limit int) ([]Intent, error)
-	// Slots returns the open slots of a wallet, lowest nonce first.
-	Slots(ctx context.Context, chainID uint64, sender common.Address) ([]Slot, error)
+	// Slots returns the open slots of a chain, whatever wallet signed for them, lowest
+	// nonce first.
+	Slots(ctx context.Context, chainID uint64) ([]Slot, error)
 	// OpenSlot saves a slot with its first transaction and executes the changes of
 	// its intents, in the order of their calls: all of it, or ErrStale and nothing.
 	OpenSlot(ctx context.Context, slot Slot, changes []Change) error

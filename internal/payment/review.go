@@ -84,7 +84,7 @@ func (s *Settler) reopenSlots(ctx context.Context, v view) error {
 	if older, err := s.viewIsOlder(ctx, v); err != nil || older {
 		return err
 	}
-	unused, err := s.Wallet.Nonce(ctx, v.confirmed)
+	unused, err := s.Chain.Nonce(ctx, s.Wallet.Address(), v.confirmed)
 	if err != nil {
 		return err
 	}

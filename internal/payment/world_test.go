@@ -184,7 +184,7 @@ func (w *world) finish() {
 		last = w.settler.Round(w.Context())
 		waiting, err := w.store.Waiting(w.Context(), w.config.ChainID, 1)
 		w.must(err)
-		open, err := w.store.Slots(w.Context(), w.config.ChainID, w.wallet.Address())
+		open, err := w.store.Slots(w.Context(), w.config.ChainID)
 		w.must(err)
 		if len(waiting) == 0 && len(open) == 0 && last == nil {
 			return

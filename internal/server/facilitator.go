@@ -56,6 +56,9 @@ func (s *Server) openFacilitator(ctx context.Context) (err error) {
 	if s.store, err = sqlite.Open(ctx, sqlite.Config{Path: s.Store.Path}); err != nil {
 		return err
 	}
+	if err := s.checkFollowed(ctx); err != nil {
+		return err
+	}
 	if err := s.dialChain(ctx, s.Facilitator.Assets[0]); err != nil {
 		return fmt.Errorf("facilitator: %w", err)
 	}

@@ -35,6 +35,9 @@ type Options struct {
 	Log      *slog.Logger
 	Listener net.Listener     // nil: listens on Config.Listen
 	Now      func() time.Time // nil: time.Now
+	// LeaveUnfollowed starts the service although payments of another configuration
+	// are not decided and will not be followed.
+	LeaveUnfollowed bool
 }
 
 // Server is the whole service in one process.
@@ -71,6 +74,9 @@ func start(ctx context.Context, options Options, open func(*Server, context.Cont
 
 func (s *Server) open(ctx context.Context) (err error) {
 	if s.store, err = sqlite.Open(ctx, sqlite.Config{Path: s.Store.Path}); err != nil {
+		return err
+	}
+	if err := s.checkFollowed(ctx); err != nil {
 		return err
 	}
 	if err := s.dialChain(ctx, s.Payment.Asset); err != nil {

@@ -190,6 +190,15 @@ func (c *Chain) BlockTime(ctx context.Context, number uint64) (uint64, error) {
 	return uint64(*h.Time), nil
 }
 
+// Nonce returns how many transactions of a wallet are in the chain as of a block.
+func (c *Chain) Nonce(ctx context.Context, wallet common.Address, block uint64) (uint64, error) {
+	var nonce hexutil.Uint64
+	err := c.request(ctx, fmt.Sprintf("read the wallet's nonce at block %d", block), rpc.BatchElem{
+		Method: "eth_getTransactionCount", Args: []any{wallet, hexutil.EncodeUint64(block)}, Result: &nonce,
+	})
+	return uint64(nonce), err
+}
+
 const latest = "latest"
 
 func (c *Chain) header(ctx context.Context, op, block string) (*header, error) {

@@ -225,7 +225,7 @@ func TestNodeBehind(t *testing.T) {
 			return err
 		},
 		"wallet nonce": func(block uint64) error {
-			_, err := w.wallet.Nonce(t.Context(), block)
+			_, err := w.chain.Nonce(t.Context(), w.wallet.Address(), block)
 			return err
 		},
 		"time": func(block uint64) error {

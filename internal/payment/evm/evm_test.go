@@ -155,7 +155,7 @@ func (w *world) settle(permits ...payment.Permit) *payment.Receipt {
 
 func (w *world) nonce() uint64 {
 	w.Helper()
-	nonce, err := w.wallet.Nonce(w.Context(), w.dev.Head().Number.Uint64())
+	nonce, err := w.chain.Nonce(w.Context(), w.wallet.Address(), w.dev.Head().Number.Uint64())
 	if err != nil {
 		w.Fatal(err)
 	}

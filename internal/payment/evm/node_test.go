@@ -38,7 +38,7 @@ func everyRequest(t *testing.T, chain *evm.Chain) map[string]error {
 	_, failures["Receipts"] = chain.Receipts(ctx, []common.Hash{{1}, {2}}, 0)
 	_, failures["Transfers"] = chain.Transfers(ctx, devchain.TokenAddress, payTo, payTo, 0, 100)
 	_, failures["Check"] = chain.Check(ctx)
-	_, failures["Nonce"] = wallet.Nonce(ctx, 0)
+	_, failures["Nonce"] = chain.Nonce(ctx, wallet.Address(), 0)
 	_, failures["Sign"] = wallet.Sign(ctx, calls(permits...), 0, nil)
 	failures["Broadcast"] = wallet.Broadcast(ctx, payment.Tx{Raw: []byte{1, 2, 3}})
 	return failures

@@ -64,16 +64,6 @@ func (w *Wallet) MaxBatch() int {
 	return int((w.chain.cfg.MaxTxGas - GasBase) / each)
 }
 
-// Nonce returns how many transactions of the wallet are in the chain as of a
-// block.
-func (w *Wallet) Nonce(ctx context.Context, block uint64) (uint64, error) {
-	var nonce hexutil.Uint64
-	err := w.chain.request(ctx, fmt.Sprintf("read the wallet's nonce at block %d", block), rpc.BatchElem{
-		Method: "eth_getTransactionCount", Args: []any{w.address, hexutil.EncodeUint64(block)}, Result: &nonce,
-	})
-	return uint64(nonce), err
-}
-
 // Ready fails with ErrFeeCeiling or ErrWalletEmpty if the wallet could not
 // settle one payment at the current fees.
 func (w *Wallet) Ready(ctx context.Context) error {

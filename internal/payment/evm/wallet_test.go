@@ -62,7 +62,7 @@ func TestSettleOne(t *testing.T) {
 	if w.nonce() != 1 {
 		t.Errorf("nonce %d", w.nonce())
 	}
-	if before, err := w.wallet.Nonce(t.Context(), receipt.BlockNumber-1); before != 0 || err != nil {
+	if before, err := w.chain.Nonce(t.Context(), w.wallet.Address(), receipt.BlockNumber-1); before != 0 || err != nil {
 		t.Errorf("nonce before: %d, %v", before, err)
 	}
 	if w.wallet.Address() != addressOf(devchain.SettlementKey()) {

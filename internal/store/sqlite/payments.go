@@ -87,3 +87,19 @@ func scanPaymentTx(from row) (payment.PaymentTx, error) {
 	}
 	return tx, err
 }
+
+const selectUndecided = `
+	SELECT chain_id, count(*), sum(sent) FROM (
+		SELECT chain_id, 0 AS sent FROM intents WHERE state = 'waiting'
+		UNION ALL SELECT chain_id, 0 FROM intents WHERE state = 'failed' AND final = 0
+		UNION ALL SELECT chain_id, 1 FROM intents WHERE slot_id IS NOT NULL
+	) GROUP BY chain_id ORDER BY chain_id`
+
+// Undecided counts the payments that can still move money, by chain.
+func (s *Store) Undecided(ctx context.Context) ([]payment.Undecided, error) {
+	undecided, err := collect(ctx, s.readers, func(from row) (u payment.Undecided, err error) {
+		err = from.Scan(&u.ChainID, &u.Payments, &u.Sent)
+		return u, err
+	}, selectUndecided)
+	return undecided, named(ctx, "count undecided payments", err)
+}

@@ -27,7 +27,7 @@ func TestPlans(t *testing.T) {
 		{"intents_unresolved", selectUnresolved, []any{1, 20}},
 		{"intents_pending", selectPending, []any{"x", "x", 1}},
 		{"intents_settled", selectSettled, []any{1, 5, 20}},
-		{"slots_open", selectSlots(openSlots), []any{1, "x"}},
+		{"slots_open", selectSlots(openSlots), []any{1}},
 		{"schedules_due", selectDue, []any{1, 0, "", 20}},
 		{"nodes_due", selectDueNodes, []any{1, nil, 20}},
 		{"nodes_due", selectDueNodes, []any{1, `["audit", "delivery"]`, 20}},

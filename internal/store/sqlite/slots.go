@@ -14,37 +14,37 @@ import (
 )
 
 const (
-	openSlots   = "s.chain_id = ? AND s.sender = ? AND s.closed_at IS NULL"
+	openSlots   = "s.chain_id = ? AND s.closed_at IS NULL"
 	closedSlots = "s.chain_id = ? AND s.sender = ? AND s.closed_at IS NOT NULL AND s.wallet_nonce >= ?"
 	stillSent   = " AND i.slot_id = m.slot_id"
 )
 
 func selectSlots(which string) string {
-	return `SELECT s.id, s.wallet_nonce, s.opened_at FROM slots s WHERE ` + which + ` ORDER BY s.wallet_nonce`
+	return `SELECT s.id, s.sender, s.wallet_nonce, s.opened_at FROM slots s WHERE ` + which + ` ORDER BY s.sender, s.wallet_nonce`
 }
 
 // Slots implements payment.Store.
-func (s *Store) Slots(ctx context.Context, chainID uint64, sender common.Address) (slots []payment.Slot, err error) {
-	return s.readSlots(ctx, openSlots, stillSent, chainID, sender)
+func (s *Store) Slots(ctx context.Context, chainID uint64) (slots []payment.Slot, err error) {
+	return s.readSlots(ctx, openSlots, stillSent, chainID)
 }
 
 // ClosedSlots implements payment.History.
 func (s *Store) ClosedSlots(
 	ctx context.Context, chainID uint64, sender common.Address, nonce uint64,
 ) ([]payment.Slot, error) {
-	return s.readSlots(ctx, closedSlots, "", chainID, sender, nonce)
+	return s.readSlots(ctx, closedSlots, "", chainID, text{sender}, nonce)
 }
 
 // readSlots reads the slots for which one condition holds, with their transactions
 // and with those of their intents for which the other holds.
 func (s *Store) readSlots(
-	ctx context.Context, which, intents string, chainID uint64, sender common.Address, more ...any,
+	ctx context.Context, which, intents string, chainID uint64, more ...any,
 ) (slots []payment.Slot, err error) {
-	args := append([]any{chainID, text{sender}}, more...)
+	args := append([]any{chainID}, more...)
 	err = s.view(ctx, "read slots", func(tx *sql.Tx) error {
 		slots, err = collect(ctx, tx, func(from row) (payment.Slot, error) {
-			slot := payment.Slot{ChainID: chainID, Sender: sender}
-			err := from.Scan(&slot.ID, &slot.WalletNonce, &slot.OpenedAt)
+			slot := payment.Slot{ChainID: chainID}
+			err := from.Scan(&slot.ID, intoText{&slot.Sender}, &slot.WalletNonce, &slot.OpenedAt)
 			return slot, err
 		}, selectSlots(which), args...)
 		if err != nil || len(slots) == 0 {

@@ -27,7 +27,7 @@ var faultTests = map[string]func(*testing.T, Store){
 			"Admit":  func() error { return store.Admit(ctx, admission(t, store, paid, now), openJob(t, alice, paid.ID)) },
 			"Settle": func() error { return settle(ctx, store, nil, decisions{failed(intent, true)}, now) },
 			"Lease":  func() error { _, err := store.HoldLease(ctx, "settler", "a", now, now+minute); return err },
-			"Slots":  func() error { _, err := store.Slots(ctx, chainID, sender); return err },
+			"Slots":  func() error { _, err := store.Slots(ctx, chainID); return err },
 			"Jobs":   func() error { _, err := store.Jobs(ctx, alice, work.JobQuery{Limit: 1}); return err },
 		} {
 			t.Run(name, func(t *testing.T) { wantError(t, call(), context.Canceled) })
@@ -96,7 +96,7 @@ var faultTests = map[string]func(*testing.T, Store){
 			slot := carrying(i, intent)
 			send := func(ctx context.Context) error { return openSlot(ctx, store, slot) }
 			opened := write("open slot", send, func(got order.Record) bool {
-				slots, err := store.Slots(t.Context(), chainID, sender)
+				slots, err := store.Slots(t.Context(), chainID)
 				fatal(t, err)
 				half := len(slots) > 0 && (len(slots[0].Txs) != 1 || len(slots[0].Intents) != 1)
 				if half || (len(slots) == 1) != (got.Payment.State == payment.Sent) {
@@ -111,7 +111,7 @@ var faultTests = map[string]func(*testing.T, Store){
 				return settle(ctx, store, &slot.ID, decisions{settledBy(sent(intent, slot), transfer(i))}, now)
 			}
 			if !write("settle", settle, func(got order.Record) bool {
-				slots, err := store.Slots(t.Context(), chainID, sender)
+				slots, err := store.Slots(t.Context(), chainID)
 				fatal(t, err)
 				paid := got.Status == boxoffice.Paid
 				if paid != (got.Payment.State == payment.Settled) || paid != (len(slots) == 0) {

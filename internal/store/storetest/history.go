@@ -143,7 +143,7 @@ var historyTests = map[string]func(*testing.T, Store){
 		wantError(t, store.ReopenSlots(t.Context(), closed, nil), payment.ErrStale) // open again
 		settled.State, settled.SlotID = payment.Sent, &slot.ID
 		slot.Intents = []payment.Intent{settled}
-		slots, err := store.Slots(t.Context(), chainID, sender)
+		slots, err := store.Slots(t.Context(), chainID)
 		fatal(t, err)
 		same(t, slots, []payment.Slot{slot, later})
 		wantStatus(t, store, record, boxoffice.Paid)

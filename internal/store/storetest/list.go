@@ -72,5 +72,8 @@ var paymentListTests = map[string]func(*testing.T, Store){
 		totals, err := store.PaymentTotals(t.Context())
 		fatal(t, err)
 		same(t, totals, payment.PaymentTotals{Sent: 1, Failed: 2, Unsettled: 1, OldestPending: pointer(now)})
+		undecided, err := store.Undecided(t.Context())
+		fatal(t, err)
+		same(t, undecided, []payment.Undecided{{ChainID: chainID, Payments: 2, Sent: 1}})
 	},
 }

@@ -266,7 +266,7 @@ func (p *player) compare() {
 		return cmp.Or(cmp.Compare(a.SubmittedAt, b.SubmittedAt), cmp.Compare(a.ID, b.ID))
 	})
 	p.same("settled", settled, p.model.choose(func(i payment.Intent) bool { return i.State == payment.Settled }), err)
-	slots, err := p.store.Slots(p.Context(), p.model.chain, sender)
+	slots, err := p.store.Slots(p.Context(), p.model.chain)
 	p.same("slots", slots, p.model.openSlots(), err)
 
 	alive := p.model.choose(func(i payment.Intent) bool { return i.State == payment.Waiting || i.State == payment.Sent })

@@ -31,6 +31,7 @@ type Store interface {
 	payment.PendingPayments
 	payment.Costs
 	httpapi.Payments
+	Undecided(ctx context.Context) ([]payment.Undecided, error)
 	facilitator.Store
 	remote.Exposures
 	payment.History
