@@ -130,6 +130,9 @@ var (
 	ErrWalletEmpty = errors.New("the settlement wallet has not enough native coin")
 	// ErrFeeCeiling says that the chain requires a fee above the configured maximum.
 	ErrFeeCeiling = errors.New("the fee would be above the configured maximum")
+	// ErrUnderpriced says that the RPC node requires a higher fee: for any transaction,
+	// or for one that replaces another.
+	ErrUnderpriced = errors.New("the fee is too low for the node")
 	// ErrBatch says that the permits do not fit one transaction.
 	ErrBatch = errors.New("the payments do not fit one transaction")
 )

@@ -57,6 +57,7 @@ func TestStuckWhenTheClockGoesBack(t *testing.T) {
 	w := newWorld(t)
 	w.pay(1, 1)
 	w.round()
+	w.without(2)
 	w.jump(-time.Hour)
 	w.round()
 	if txs := w.slots()[0].Txs; len(txs) != 2 {

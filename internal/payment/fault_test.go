@@ -138,6 +138,7 @@ func TestStuck(t *testing.T) {
 		w := newWorld(t)
 		intent := w.pay(1, 1)
 		w.round()
+		w.without(2)
 		w.advance(31 * time.Second)
 		w.round()
 		slot := w.slots()[0]
@@ -154,6 +155,58 @@ func TestStuck(t *testing.T) {
 		}
 		w.audit()
 	}
+}
+
+// without makes blocks that do not hold our transaction, after a round that sees it.
+func (w *world) without(blocks int) {
+	w.Helper()
+	w.round()
+	for range blocks {
+		w.dev.DropPending()
+		w.mine()
+	}
+}
+
+// While the chain makes no block, the fee is not raised: no fee would help.
+func TestNoBlocks(t *testing.T) {
+	w := newWorld(t)
+	intent := w.pay(1, 1)
+	w.round()
+	for range 6 {
+		w.advance(45 * time.Second)
+		w.round()
+	}
+	if slot := w.slots()[0]; len(slot.Txs) != 1 {
+		t.Errorf("%d transactions", len(slot.Txs))
+	}
+	w.mine()
+	w.round()
+	w.want(intent, boxoffice.Paid, "")
+	w.audit()
+}
+
+// When the permits of a slot have expired, an empty transaction takes the place of the
+// one that carries them: settling them would cost gas for nothing.
+func TestDeadSlot(t *testing.T) {
+	w := newWorld(t)
+	intents := []payment.Intent{w.pay(1, 1), w.pay(2, 1)}
+	w.round()
+	w.dev.DropPending()
+	w.advance(2 * time.Hour)
+	w.mine()
+	w.round()
+	slot := w.slots()[0]
+	if n := len(slot.Txs); n != 2 || slot.Txs[1].GasLimit != payment.EmptyGas {
+		t.Fatalf("%d transactions, the last with %d gas", n, slot.Txs[n-1].GasLimit)
+	}
+	w.mine()
+	w.finish()
+	for _, intent := range intents {
+		if failed := w.want(intent, boxoffice.PaymentFailed, x402.ReasonDeadlineExpired); failed.Reverts != 0 {
+			t.Errorf("%d reverts", failed.Reverts)
+		}
+	}
+	w.audit()
 }
 
 // While the chain requires more than the configured maximum fee, nothing is signed

@@ -22,7 +22,14 @@ func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err err
 	}
 	var hashes []common.Hash
 	confirmed := map[common.Address]uint64{} // wallet nonces
+	seen := map[common.Hash]uint64{}
 	for _, slot := range slots {
+		newest := slot.lastTx().Hash
+		if at, known := s.seen[newest]; known {
+			seen[newest] = at
+		} else {
+			seen[newest] = v.head.Number
+		}
 		if _, known := confirmed[slot.Sender]; !known {
 			if confirmed[slot.Sender], err = s.Chain.Nonce(ctx, slot.Sender, v.confirmed); err != nil {
 				return slots, err
@@ -32,6 +39,7 @@ func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err err
 			hashes = append(hashes, tx.Hash)
 		}
 	}
+	s.seen = seen
 	receipts, err := s.Chain.Receipts(ctx, hashes, v.confirmed)
 	if err != nil {
 		return slots, err
@@ -78,30 +86,66 @@ func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Re
 			"walletNonce", slot.WalletNonce)
 		err := s.save(ctx, &slot.ID, decisionsFor(slot.Intents, OutcomeReleased))
 		return err == nil, err
-	case passed(slot.lastTx().SignedAt.Time(), s.Now(), s.BumpAfter):
-		if slot.Sender != s.Wallet.Address() {
-			return false, errors.Join(fmt.Errorf("wallet %s, which is not configured, signed its transaction: the fee "+
-				"cannot be raised; start the service with that key until it is mined", hexOf(slot.Sender)),
-				s.Wallet.Broadcast(ctx, slot.lastTx()))
-		}
-		return false, s.replaceTx(ctx, slot)
+	case slot.Sender != s.Wallet.Address():
+		return s.followOtherWallet(ctx, v, slot)
+	case slot.expired(v.head.Time) && !slot.lastTx().empty():
+		return false, s.replaceTx(ctx, v, slot)
 	}
-	return false, s.Wallet.Broadcast(ctx, slot.lastTx()) // the node may have dropped it
+	err = s.Wallet.Broadcast(ctx, slot.lastTx()) // the node may have dropped it
+	// The fee is raised if the market rose: blocks were made without the transaction, or
+	// the node says so. While the chain makes no block, no fee helps.
+	raise := errors.Is(err, ErrUnderpriced) || v.head.Number >= s.seen[slot.lastTx().Hash]+bumpBlocks
+	if raise && passed(slot.lastTx().SignedAt.Time(), s.Now(), s.BumpAfter) {
+		err = s.replaceTx(ctx, v, slot)
+	}
+	return false, err
+}
+
+// bumpBlocks is how many blocks are made without a transaction before its fee is raised.
+const bumpBlocks = 2
+
+// followOtherWallet broadcasts the transaction of a slot whose key is not configured any
+// more. Its fee cannot be raised without the key. It closes the slot when all permits
+// have expired as of the buried block: then no transaction can settle them.
+func (s *Settler) followOtherWallet(ctx context.Context, v view, slot Slot) (closed bool, err error) {
+	at, err := s.Chain.BlockTime(ctx, v.buried)
+	if err != nil {
+		return false, err
+	}
+	if slot.expired(at) {
+		err := s.save(ctx, &slot.ID, decisionsFor(slot.Intents, OutcomeReleased))
+		return err == nil, err
+	}
+	err = s.Wallet.Broadcast(ctx, slot.lastTx())
+	if passed(slot.lastTx().SignedAt.Time(), s.Now(), s.BumpAfter) {
+		const format = "wallet %s, which is not configured, signed a transaction that is not mined; its payments " +
+			"fail when their permits expire, unless the service is started with that key"
+		err = errors.Join(fmt.Errorf(format, hexOf(slot.Sender)), err)
+	}
+	return false, err
+}
+
+// expired reports whether no permit of the slot can settle after a block of that time.
+func (s *Slot) expired(time uint64) bool {
+	return !slices.ContainsFunc(s.Intents, func(intent Intent) bool {
+		deadline, fits := intent.Permit.Deadline.Uint64()
+		return !fits || deadline >= time
+	})
 }
 
 func (s *Slot) lastTx() Tx { return s.Txs[len(s.Txs)-1] }
 
 // replaceTx signs the transaction of a slot again with higher fees, saves it and
-// broadcasts it. If that fails it broadcasts the last one again. A crash
+// broadcasts it. If all permits have expired, the new transaction is empty. A crash
 //   - after signing, before saving: the next round signs again;
 //   - after saving: the next round broadcasts the newest transaction of the slot.
 //
 // Any of the slot's transactions may be mined. Its receipt decides.
-func (s *Settler) replaceTx(ctx context.Context, slot Slot) error {
+func (s *Settler) replaceTx(ctx context.Context, v view, slot Slot) error {
 	last := slot.lastTx()
-	replacement, err := s.signReplacement(ctx, slot, last)
+	replacement, err := s.signReplacement(ctx, v, slot, last)
 	if err != nil {
-		return errors.Join(err, s.Wallet.Broadcast(ctx, last))
+		return err
 	}
 	crash.At(crash.ReplacementSigned)
 	if err := s.Store.AddTx(ctx, slot.ID, replacement); err != nil {
@@ -117,7 +161,10 @@ func (s *Settler) replaceTx(ctx context.Context, slot Slot) error {
 
 // signReplacement signs the transaction of a slot again. It asks again which owners
 // have code, because these may have got it meanwhile.
-func (s *Settler) signReplacement(ctx context.Context, slot Slot, last Tx) (Tx, error) {
+func (s *Settler) signReplacement(ctx context.Context, v view, slot Slot, last Tx) (Tx, error) {
+	if slot.expired(v.head.Time) {
+		return s.Wallet.Sign(ctx, nil, slot.WalletNonce, &last)
+	}
 	standings, err := s.Chain.Standing(ctx, permits(slot.Intents))
 	if err != nil {
 		return Tx{}, err

@@ -127,6 +127,12 @@ type Tx struct {
 	SignedAt boxoffice.Timestamp
 }
 
+// EmptyGas is the gas limit of an empty transaction, which is all that it uses.
+const EmptyGas = 21_000
+
+// empty reports whether the transaction carries no payment and only uses up its nonce.
+func (t Tx) empty() bool { return t.GasLimit == EmptyGas }
+
 // ErrStale says that a conditional write found the rows changed since the caller
 // read them. The caller reads them again.
 var ErrStale = errors.New("payment: the state has changed meanwhile")

@@ -60,6 +60,25 @@ func TestKeyRotationWithLowFee(t *testing.T) {
 	w.audit()
 }
 
+// If it is never mined, its payments fail when their permits can settle no more, and
+// nothing stays pending for ever.
+func TestKeyRotationNeverMined(t *testing.T) {
+	w := newWorld(t)
+	old := w.pay(1, 1)
+	w.round()
+	w.dev.DropPending()
+	w.rotate()
+	w.advance(2 * time.Hour)
+	for range 20 {
+		w.dev.DropPending()
+		w.mine()
+	}
+	w.round()
+	w.finish()
+	w.want(old, boxoffice.PaymentFailed, "permit2_deadline_expired")
+	w.audit()
+}
+
 // What the old key's open slot will move is not spent twice by the new key.
 func TestKeyRotationAndBalance(t *testing.T) {
 	w := newWorld(t)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ethereum/go-ethereum/common"
 )
 
 // SettlerConfig is what a Settler needs.
@@ -27,7 +29,8 @@ type SettlerConfig struct {
 type Settler struct {
 	SettlerConfig
 	*Loop
-	reverting revertingOwners // owners whose payments pass the simulation and revert
+	reverting revertingOwners        // owners whose payments pass the simulation and revert
+	seen      map[common.Hash]uint64 // the newest block when the newest transaction of an open slot was first seen
 }
 
 // NewSettler returns a Settler.

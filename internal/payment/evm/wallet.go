@@ -17,7 +17,6 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/ethereum/go-ethereum/params"
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
@@ -29,9 +28,7 @@ var (
 	// ErrNonceTooLow says that another transaction of the wallet with the same
 	// nonce is mined.
 	ErrNonceTooLow = errors.New("the wallet nonce is used by another transaction")
-	// ErrUnderpriced says that the node requires a higher fee: for any transaction,
-	// or for one that replaces another.
-	ErrUnderpriced = errors.New("the fee is too low for the node")
+	ErrUnderpriced = payment.ErrUnderpriced
 )
 
 // Wallet is the settlement key on a chain. It implements payment.Wallet.
@@ -99,7 +96,7 @@ func (w *Wallet) affordableFees(op string, m feeData, gas uint64, replaces *paym
 func (w *Wallet) Sign(ctx context.Context, calls []payment.Call, nonce uint64,
 	replaces *payment.Tx) (payment.Tx, error) {
 	op := fmt.Sprintf("sign a transaction for %d payments with nonce %d", len(calls), nonce)
-	to, data, gas := w.address, []byte(nil), uint64(params.TxGas)
+	to, data, gas := w.address, []byte(nil), uint64(payment.EmptyGas)
 	if len(calls) > 0 {
 		var err error
 		if data, err = packBatch(0, w.chain.cfg.GasPerSettle, calls); err != nil {

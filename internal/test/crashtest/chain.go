@@ -29,6 +29,7 @@ const (
 	dropping                  // one time in four, it drops the pending transactions before it makes the block
 	reorganising              // one time in four, it removes the newest block instead
 	forgetting                // one time in four, it removes confirmed blocks and drops their transactions
+	ignoring                  // it drops the pending transactions before each block
 )
 
 const (
@@ -84,7 +85,7 @@ func (c *chain) next(ctx context.Context, random *rand.Rand) error {
 	switch behaviour := c.behaviour.Load(); {
 	case behaviour == stalled:
 		return nil
-	case behaviour == dropping && misbehaves:
+	case behaviour == ignoring, behaviour == dropping && misbehaves:
 		c.DropPending()
 	case behaviour == reorganising && misbehaves:
 		_, err := c.Reorg(ctx, 1)

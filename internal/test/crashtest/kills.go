@@ -73,7 +73,7 @@ func (s *suite) runAndKill(ctx context.Context, random *rand.Rand, k kill, share
 		timeout = time.Duration(20+random.IntN(1500)) * time.Millisecond
 		s.chain.behaviour.Store(int32(random.IntN(4)))
 	case crash.ReplacementSigned, crash.ReplacementSaved, crash.ReplacementSent, crash.CommitReplacement:
-		s.chain.behaviour.Store(stalled)
+		s.chain.behaviour.Store(ignoring)
 	case crash.CommitReopening:
 		s.chain.behaviour.Store(forgetting)
 	case crash.CommitLease:
