@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"boxoffice"
-	"boxoffice/internal/test/devchain"
+	"boxoffice/contracts"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -293,7 +293,7 @@ func (p *purchase) showSubmit() string {
 
 func (p *purchase) showChain() string {
 	a := p.payment.Payload.Payload.Authorization
-	calldata, err := devchain.SettleCall(a, p.payment.Payload.Payload.Signature)
+	calldata, err := contracts.SettleCall(a, p.payment.Payload.Payload.Signature)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"boxoffice/contracts"
+	"boxoffice/contracts/settlement"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/accounts/abi"
@@ -25,8 +27,8 @@ import (
 
 var anvilFolder = filepath.Join("interop", "anvil")
 
-// anvil is a running Anvil with our x402 proxy and the code that Permit2 and Multicall3 have on live chains. It mines
-// every transaction immediately unless a test changes that.
+// anvil is a running Anvil with our x402 proxy and the code that Permit2 and Multicall3 have on live chains. It has the
+// CREATE2 factory by itself. It mines every transaction immediately unless a test changes that.
 type anvil struct {
 	*ethclient.Client
 	demo     *demo // for its folder and the programs that it has built
@@ -46,7 +48,7 @@ func onAnvil(ctx context.Context, d *demo) (rows []row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, a.end()) }()
-	for _, prove := range []func(context.Context) ([]row, error){a.tokens, a.gas, a.faults} {
+	for _, prove := range []func(context.Context) ([]row, error){a.deployment, a.tokens, a.gas, a.faults} {
 		more, err := prove(ctx)
 		if err != nil {
 			return nil, err
@@ -188,6 +190,13 @@ func (a *anvil) placeContracts(ctx context.Context) error {
 			return err
 		}
 		code[at] = values[0].([]byte)
+	}
+	factory, err := a.CodeAt(ctx, settlement.Factory, nil)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(factory, contracts.Create2Runtime) {
+		return fmt.Errorf("%s has no CREATE2 factory at %s", a.version, settlement.Factory)
 	}
 	for at, runtime := range code {
 		if err := a.call(ctx, nil, "anvil_setCode", at, runtime); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"boxoffice"
 	"boxoffice/client"
+	"boxoffice/contracts"
 	"boxoffice/internal/server"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -59,6 +60,10 @@ func (a *anvil) faults(ctx context.Context) (rows []row, err error) {
 			}, removedLate,
 		},
 		{
+			"somebody else settles the payment with Multicall3 before us",
+			"found there, " + admitted, confirmations(2), overtaken,
+		},
+		{
 			"the base fee rises to 20 times the transaction's maximum",
 			"replaced by one with a higher fee, " + admitted, func(c *server.Config) {
 				c.Settlement.BumpAfter = 200 * milliseconds
@@ -98,6 +103,7 @@ func (a *anvil) setBaseFee(ctx context.Context, wei int64) error {
 // sold is a purchase that runs in a goroutine.
 type sold struct {
 	buyer  *client.Client
+	call   []byte        // of the proxy that settles the payment; only from startSigned
 	over   chan struct{} // closed when status and err are set
 	status boxoffice.Status
 	err    error
@@ -142,21 +148,21 @@ func (s *service) finish(ctx context.Context, purchases ...*sold) error {
 	return s.prove(ctx, s.finished...)
 }
 
-// settlement is a transaction of the settlement wallet.
-type settlement struct {
+// sentTx is a transaction of the settlement wallet.
+type sentTx struct {
 	Hash   common.Hash    `json:"hash"`
 	Block  *hexutil.Big   `json:"blockNumber"` // nil in the pool
 	FeeCap hexutil.Uint64 `json:"maxFeePerGas"`
 }
 
 // pooled waits until the wallet's next transaction is in the pool and has another hash than other.
-func (s *service) pooled(ctx context.Context, other common.Hash) (found settlement, err error) {
+func (s *service) pooled(ctx context.Context, other common.Hash) (found sentTx, err error) {
 	next, err := s.NonceAt(ctx, s.wallet, nil)
 	if err != nil {
 		return found, err
 	}
 	err = until(ctx, "the settlement to be in the pool", func() (bool, error) {
-		found = settlement{}
+		found = sentTx{}
 		err := s.call(ctx, &found, "eth_getTransactionBySenderAndNonce", s.wallet, hexutil.Uint64(next))
 		return found.Hash != common.Hash{} && found.Hash != other && found.Block == nil, err
 	})
@@ -164,7 +170,7 @@ func (s *service) pooled(ctx context.Context, other common.Hash) (found settleme
 }
 
 // mined waits until the settlement is in the pool and makes a block with it.
-func (s *service) mined(ctx context.Context) (settlement, error) {
+func (s *service) mined(ctx context.Context) (sentTx, error) {
 	sent, err := s.pooled(ctx, common.Hash{})
 	if err != nil {
 		return sent, err
@@ -181,6 +187,37 @@ func (s *service) mined(ctx context.Context) (settlement, error) {
 		err = fmt.Errorf("the settlement is in block %d, the newest is %d", receipt.BlockNumber, head)
 	}
 	return sent, err
+}
+
+// overtaken settles the payment in a transaction of somebody else, in the block of ours and before it.
+func overtaken(ctx context.Context, s *service) error {
+	purchase, err := s.startSigned(ctx, nil, 0)
+	if err != nil {
+		return err
+	}
+	sent, err := s.pooled(ctx, common.Hash{})
+	if err != nil {
+		return err
+	}
+	call, err := contracts.AggregateCall(purchase.call)
+	if err != nil {
+		return err
+	}
+	theirs, err := s.overtake(ctx, contracts.Multicall3Address, call)
+	if err != nil {
+		return err
+	}
+	if err := s.finish(ctx, purchase); err != nil {
+		return err
+	}
+	if got := *purchase.status.Payment.TransactionHash; got != theirs {
+		return fmt.Errorf("the order names transaction %s, not %s", got, theirs)
+	}
+	receipt, err := s.TransactionReceipt(ctx, sent.Hash)
+	if err == nil && receipt.BlockNumber.Uint64() != *purchase.status.Payment.BlockNumber {
+		err = errors.New("our transaction is in another block")
+	}
+	return err
 }
 
 func dropped(ctx context.Context, s *service) error {
@@ -319,7 +356,7 @@ func outbid(ctx context.Context, s *service) error {
 }
 
 // spike waits for the settlement and makes a block with a base fee that is a multiple of the settlement's maximum.
-func (s *service) spike(ctx context.Context, times int64) (settlement, error) {
+func (s *service) spike(ctx context.Context, times int64) (sentTx, error) {
 	sent, err := s.pooled(ctx, common.Hash{})
 	if err != nil {
 		return sent, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (a *anvil) serve(
 	ctx context.Context, token common.Address, decimals int, change func(*server.Config), use func(*service) error,
 ) (err error) {
 	a.services++
-	name, key := fmt.Sprintf("anvil-%02d", a.services), a.keys[a.services]
+	name, key := a.serviceName(), a.keys[a.services]
 	s := &service{anvil: a, token: token, wallet: crypto.PubkeyToAddress(key.PublicKey)}
 	s.payTo = common.BytesToAddress(crypto.Keccak256([]byte(name))[12:])
 	listen, err := freeAddresses(2)
@@ -61,8 +62,7 @@ func (a *anvil) serve(
 	if change != nil {
 		change(&c)
 	}
-	secret := "BOXOFFICE_SETTLEMENT_KEY=" + hex.EncodeToString(crypto.FromECDSA(key))
-	s.serving, err = a.demo.serve(ctx, name, "serve", c, secret)
+	s.serving, err = a.demo.serve(ctx, name, "serve", c, settlementKey(key))
 	if err != nil {
 		return err
 	}
@@ -73,6 +73,14 @@ func (a *anvil) serve(
 		return fmt.Errorf("%w\nthe service logged:\n%s", err, &s.serving.stderr)
 	}
 	return nil
+}
+
+// serviceName returns the name of the newest service.
+func (a *anvil) serviceName() string { return fmt.Sprintf("anvil-%02d", a.services) }
+
+// settlementKey returns the environment variable of a settlement key.
+func settlementKey(key *ecdsa.PrivateKey) string {
+	return "BOXOFFICE_SETTLEMENT_KEY=" + hex.EncodeToString(crypto.FromECDSA(key))
 }
 
 // logged waits until the log of the service contains a text.

@@ -74,7 +74,7 @@ var folders = []string{typescript, linters, generated, browserFolder, smartWalle
 var tables = []table{
 	{"x402 clients and wallets", []string{"Client", "Result"}, []part{purchases, wallets}},
 	{
-		"Tokens, gas and faults of an RPC node, with the Permit2 and Multicall3 of live chains",
+		"Deployment, tokens, gas and faults of an RPC node, with the Permit2 of live chains",
 		[]string{"Node", "Token", "What happens", "Result"}, []part{onAnvil},
 	},
 	{

@@ -427,7 +427,7 @@ func TestSettledBySomebodyElse(t *testing.T) {
 
 func settleDirectly(t testing.TB, w *servertest.World, d *draft) common.Hash {
 	t.Helper()
-	data, err := devchain.SettleCall(*d.auth(), d.payload.Payload.Signature)
+	data, err := contracts.SettleCall(*d.auth(), d.payload.Payload.Signature)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,8 @@
-package devchain
+package contracts
 
 import (
 	"math/big"
 
-	"boxoffice/contracts"
 	"boxoffice/x402"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -23,7 +22,21 @@ func SettleCall(a x402.Authorization, signature []byte) ([]byte, error) {
 		To         common.Address
 		ValidAfter *big.Int
 	}
-	return contracts.ExactProxy().ABI.Pack("settle",
+	return ExactProxy().ABI.Pack("settle",
 		permit{permitted{a.Permitted.Token, a.Permitted.Amount.Big()}, a.Nonce.Big(), a.Deadline.Big()},
 		a.From, witness{a.Witness.To, a.Witness.ValidAfter.Big()}, signature)
+}
+
+// AggregateCall returns the input of the call of Multicall3 that makes calls of the proxy, of which any may fail.
+func AggregateCall(calls ...[]byte) ([]byte, error) {
+	type call struct {
+		Target       common.Address
+		AllowFailure bool
+		CallData     []byte
+	}
+	list := make([]call, len(calls))
+	for i, input := range calls {
+		list[i] = call{ExactProxyAddress, true, input}
+	}
+	return Multicall3().ABI.Pack("aggregate3", list)
 }
