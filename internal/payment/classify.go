@@ -27,10 +27,10 @@ type sendable struct {
 const (
 	// maxWaiting is how many waiting intents a round looks at to fill one transaction.
 	maxWaiting = 1000
-	// maxCodeInFlight is how many payments of one owner with code are in open slots at
-	// once. Its code can find out that it is simulated, and use up the gas of each of
-	// its payments in a block.
-	maxCodeInFlight = 4
+	// maxRiskyInFlight is how many payments of one owner are in open slots at once if the
+	// owner has code or is reverting. Code can find out that it is simulated, and use up
+	// the gas of each of its payments in a block.
+	maxRiskyInFlight = 4
 )
 
 // classify looks at waiting intents, oldest first, until limit of them are sendable:
@@ -51,16 +51,17 @@ func (s *Settler) classify(ctx context.Context, v view, open []Slot, limit int) 
 		}
 		sent := len(found.sendable)
 		for i, intent := range part {
-			standing := standings[i]
+			standing, reverting := standings[i], s.isReverting(intent.Permit.From)
 			switch {
 			case standing.Spent:
 				found.unresolved = append(found.unresolved, unresolved{intent: intent})
 			case standing.Failure != nil:
 				found.unresolved = append(found.unresolved, unresolved{intent, standing.Failure})
-			case intent.Reverts >= s.MaxTries, s.isReverting(intent, standing):
+			case intent.Reverts >= s.MaxTries, reverting && standing.Code && !intent.Undone():
+				// An undone intent is sent all the same, because its order is paid.
 				found.unresolved = append(found.unresolved,
 					unresolved{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
-			case len(found.sendable) < limit && flying.admits(intent, standing):
+			case len(found.sendable) < limit && flying.admits(intent, standing, standing.Code || reverting):
 				found.sendable = append(found.sendable, sendable{intent, standing.Code})
 				flying.owners[intent.Permit.From]++
 			}
@@ -118,9 +119,9 @@ func (f inFlight) commit(permit Permit) {
 }
 
 // admits reports whether an intent can be sent beside the payments in flight: the
-// balance is enough for all, and an owner with code has not too many of them.
-func (f inFlight) admits(intent Intent, standing Standing) bool {
+// balance is enough for all, and a risky owner has not too many of them.
+func (f inFlight) admits(intent Intent, standing Standing, risky bool) bool {
 	permit := intent.Permit
 	sum, fits := f.committed[account{permit.From, permit.Permitted.Token}].Add(permit.Permitted.Amount)
-	return fits && standing.Balance.Cmp(sum) >= 0 && (!standing.Code || f.owners[permit.From] < maxCodeInFlight)
+	return fits && standing.Balance.Cmp(sum) >= 0 && (!risky || f.owners[permit.From] < maxRiskyInFlight)
 }

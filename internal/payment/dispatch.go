@@ -15,19 +15,17 @@ import (
 // settled already or fail. Then it fills a gap between the wallet nonces of the open
 // slots.
 //
-// If an intent cannot be resolved, dispatch still sends the others. It stops at the
-// first slot that cannot be sent.
+// If an intent cannot be resolved, dispatch still sends the others. If the simulation
+// fails, it still fills the gap. It stops at the first slot that cannot be sent.
 func (s *Settler) dispatch(ctx context.Context, v view, all []Slot) error {
 	open := slices.DeleteFunc(slices.Clone(all), func(slot Slot) bool { return slot.Sender != s.Wallet.Address() })
 	limit := min(s.MaxBatch, s.Wallet.MaxBatch())
 	var found classes
+	var failed error
 	if len(open) < s.MaxInFlight {
-		var err error
-		if found, err = s.classify(ctx, v, all, limit); err != nil {
-			return err
-		}
+		found, failed = s.classify(ctx, v, all, limit)
 	}
-	resolved := s.resolve(ctx, v, found.unresolved)
+	resolved := errors.Join(failed, s.resolve(ctx, v, found.unresolved))
 	if len(found.sendable)+len(open) == 0 {
 		return resolved
 	}

@@ -209,6 +209,83 @@ func TestDeadSlot(t *testing.T) {
 	w.audit()
 }
 
+// If the fee has reached its maximum, the empty transaction cannot take the place of the
+// one whose permits have expired. Then that one is broadcast again: something has to use
+// up its wallet nonce.
+func TestDeadSlotAtTheFeeCeiling(t *testing.T) {
+	maximum := x402.NewUint256(1.2e9)
+	w := newWorld(t, func(s *setup) { s.evm.MaxFee = maximum })
+	dead := w.pay(1, 1)
+	w.round()
+	if tx := w.slots()[0].Txs[0]; tx.FeeCap != maximum {
+		t.Fatalf("its fee cap is %s", tx.FeeCap)
+	}
+	w.dev.DropPending()
+	w.advance(2 * time.Hour)
+	w.mine()
+	later := w.pay(2, 1)
+	for range 3 {
+		_ = w.settler.Round(t.Context())
+		w.mine()
+	}
+	w.finish()
+	w.want(dead, boxoffice.PaymentFailed, x402.ReasonDeadlineExpired)
+	w.want(later, boxoffice.Paid, "")
+	w.audit()
+}
+
+// A node that answers no eth_call keeps no slot open: the fee of its transaction is
+// raised all the same, and a gap between wallet nonces is filled.
+func TestStuckWithoutSimulation(t *testing.T) {
+	refuse := func(method string) faultrpc.Fault {
+		if method == "eth_call" {
+			return faultrpc.TooMany
+		}
+		return faultrpc.None
+	}
+	t.Run("replaced", func(t *testing.T) {
+		w := newWorld(t)
+		intent := w.pay(1, 1)
+		w.round()
+		w.without(2)
+		w.node.Set(refuse)
+		w.advance(31 * time.Second)
+		w.round()
+		if slot := w.slots()[0]; len(slot.Txs) != 2 {
+			t.Errorf("%d transactions", len(slot.Txs))
+		}
+		w.mine()
+		w.round()
+		w.want(intent, boxoffice.Paid, "")
+		w.audit()
+	})
+	t.Run("gap", func(t *testing.T) {
+		w := newWorld(t, func(s *setup) { s.settler.Confirmations = 2 })
+		w.foreign(0)
+		intent := w.pay(1, 1)
+		w.round()
+		w.mine()
+		w.reorg(2)
+		w.dev.DropPending()
+		waiting := w.pay(2, 1)
+		w.node.Set(refuse)
+		for range 2 {
+			if err := w.settler.Round(t.Context()); err == nil {
+				t.Error("a round without the simulation of a waiting payment is no error")
+			}
+			w.mine()
+		}
+		if n := w.transactions(); n != 2 {
+			t.Errorf("%d transactions are mined", n)
+		}
+		w.node.Set(nil)
+		w.finish()
+		w.want(intent, boxoffice.Paid, "")
+		w.want(waiting, boxoffice.Paid, "")
+		w.audit()
+	})
+}
+
 // While the chain requires more than the configured maximum fee, nothing is signed
 // and no new payment is accepted.
 func TestFeeCeiling(t *testing.T) {

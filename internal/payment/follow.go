@@ -136,7 +136,8 @@ func (s *Slot) expired(time uint64) bool {
 func (s *Slot) lastTx() Tx { return s.Txs[len(s.Txs)-1] }
 
 // replaceTx signs the transaction of a slot again with higher fees, saves it and
-// broadcasts it. If all permits have expired, the new transaction is empty. A crash
+// broadcasts it. If all permits have expired, the new transaction is empty. If it cannot
+// be signed, the last one is broadcast again: one has to use up the wallet nonce. A crash
 //   - after signing, before saving: the next round signs again;
 //   - after saving: the next round broadcasts the newest transaction of the slot.
 //
@@ -145,7 +146,7 @@ func (s *Settler) replaceTx(ctx context.Context, v view, slot Slot) error {
 	last := slot.lastTx()
 	replacement, err := s.signReplacement(ctx, v, slot, last)
 	if err != nil {
-		return err
+		return errors.Join(err, s.Wallet.Broadcast(ctx, last))
 	}
 	crash.At(crash.ReplacementSigned)
 	if err := s.Store.AddTx(ctx, slot.ID, replacement); err != nil {
@@ -160,18 +161,17 @@ func (s *Settler) replaceTx(ctx context.Context, v view, slot Slot) error {
 }
 
 // signReplacement signs the transaction of a slot again. It asks again which owners
-// have code, because these may have got it meanwhile.
+// have code, because these may have got it meanwhile. If the node does not answer that,
+// the payments of owners with code are skipped and sent again later: no slot stays
+// open because a simulation fails.
 func (s *Settler) signReplacement(ctx context.Context, v view, slot Slot, last Tx) (Tx, error) {
 	if slot.expired(v.head.Time) {
 		return s.Wallet.Sign(ctx, nil, slot.WalletNonce, &last)
 	}
 	standings, err := s.Chain.Standing(ctx, permits(slot.Intents))
-	if err != nil {
-		return Tx{}, err
-	}
 	calls := make([]Call, len(slot.Intents))
 	for i, intent := range slot.Intents {
-		calls[i] = Call{intent.Permit, standings[i].Code}
+		calls[i] = Call{intent.Permit, err == nil && standings[i].Code}
 	}
 	replacement, err := s.Wallet.Sign(ctx, calls, slot.WalletNonce, &last)
 	if errors.Is(err, ErrBatch) {
@@ -210,17 +210,21 @@ func (s *Settler) closeSlot(ctx context.Context, slot Slot, receipt *Receipt) er
 
 // decideCalls decides the intents of a slot by the receipt of its transaction. Payments
 // that are alike have Transfers that are alike, in the order of the calls.
+//
+// A transaction with another number of calls is the empty one, or one that was signed
+// before a reorganisation opened the slot again with fewer intents: then no position
+// shows whose outcome it is, and the confirmed chain decides the intents.
 func (s *Settler) decideCalls(ctx context.Context, slot Slot, receipt *Receipt) []Decision {
 	decisions := decisionsFor(slot.Intents, OutcomeReverted)
-	if !receipt.Failed && len(receipt.Calls) == 0 { // the empty transaction, which called nothing
+	switch {
+	case receipt.Failed:
+		return decisions
+	case len(receipt.Calls) != len(slot.Intents):
 		return decisionsFor(slot.Intents, OutcomeReleased)
 	}
 	unclaimed := slices.Clone(receipt.Transfers)
 	for i, intent := range slot.Intents {
-		outcome := NotTried
-		if i < len(receipt.Calls) {
-			outcome = receipt.Calls[i]
-		}
+		outcome := receipt.Calls[i]
 		own := slices.IndexFunc(unclaimed, intent.matches)
 		switch {
 		case outcome == CallSettled && own >= 0:

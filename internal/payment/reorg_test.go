@@ -14,6 +14,7 @@ import (
 	"boxoffice/internal/payment"
 	"boxoffice/internal/test/devchain"
 	"boxoffice/internal/test/faultrpc"
+	"boxoffice/x402"
 )
 
 // A reorganisation before the confirmations changes no decision.
@@ -108,6 +109,36 @@ func TestReorgAfterConfirmation(t *testing.T) {
 			w.want(neighbour, boxoffice.Paid, "")
 			w.audit()
 		})
+	}
+}
+
+// A transaction that carried two payments is included twice, before and after a
+// reorganisation, and settles the first of them only then. The money counts for that
+// payment, not for the other one, which looks the same and lost its nonce meanwhile.
+func TestReorgWithOtherOutcomes(t *testing.T) {
+	w := newWorld(t)
+	first, second := w.pay(1, 1), w.pay(1, 2)
+	w.round()
+	tx := w.slots()[0].Txs[0]
+	w.dev.DropPending()
+	w.invalidate(1, 1<<1)
+	w.must(w.wallet.Broadcast(t.Context(), tx))
+	w.mine()
+	w.round()
+	w.want(first, boxoffice.PaymentFailed, x402.ReasonNonceSpent)
+	w.want(second, boxoffice.Paid, "")
+	w.reorg(w.dev.Head().Number.Uint64() - 1)
+	w.dev.DropPending()
+	w.invalidate(1, 1<<2)
+	w.advance(16 * time.Second)
+	w.round()
+	w.mine()
+	w.finish()
+	w.advance(16 * time.Second)
+	w.finish()
+	w.want(first, boxoffice.Paid, "")
+	if lost := w.reconcile(); lost != 1 {
+		t.Errorf("%d paid orders lost their money, not that of the second payment alone", lost)
 	}
 }
 

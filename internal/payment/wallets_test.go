@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,6 +269,60 @@ func TestWalletIsNotEarly(t *testing.T) {
 	w.must(err)
 	if failure := standings[0].Failure; failure == nil || failure.Reason != x402.ReasonSimulation {
 		t.Errorf("its standing has %+v", failure)
+	}
+	w.audit()
+}
+
+// A signature that only the form for wallets with code can carry is not sent for an
+// owner that has none now: the owner could get code that burns gas before the block.
+func TestHighSOfOwnerWithoutCode(t *testing.T) {
+	w := newWorld(t)
+	permit := w.permit(1, 1)
+	s := new(big.Int).SetBytes(permit.Signature[32:64])
+	s.Sub(crypto.S256().Params().N, s).FillBytes(permit.Signature[32:64])
+	permit.Signature[64] ^= 27 ^ 28
+	record := w.order()
+	intent := w.intent(record, permit) // when it was verified the owner had code that accepts it
+	w.must(w.store.BeginPayment(t.Context(), intent, order.Begin(&record, &intent)))
+	neighbour := w.pay(2, 1)
+	w.round()
+	w.want(intent, boxoffice.PaymentFailed, x402.ReasonSignature)
+	w.mine()
+	w.round()
+	w.want(neighbour, boxoffice.Paid, "")
+	w.audit()
+}
+
+// An owner without code takes its money away before the block and brings it back after
+// it. All its payments revert once; then few of them, and of its later ones, are sent at
+// a time. Payments of others go on.
+func TestMoneyTakenAway(t *testing.T) {
+	w := newWorld(t)
+	var own []payment.Intent
+	for nonce := range uint64(12) {
+		own = append(own, w.pay(1, nonce))
+	}
+	w.round()
+	tx := w.slots()[0].Txs[0]
+	w.dev.DropPending()
+	w.spend(1, wealth)
+	w.must(w.wallet.Broadcast(t.Context(), tx))
+	w.mine()
+	w.must(w.dev.Fund(t.Context(), addressOf(key(t, 1)), nil, big.NewInt(wealth)))
+	own, other := append(own, w.pay(1, 20)), w.pay(2, 1)
+	w.round()
+	if slots := w.slots(); len(slots) != 1 || len(slots[0].Intents) != 4+1 {
+		t.Errorf("%d slots, the first with %d payments", len(slots), len(slots[0].Intents))
+	}
+	for range 3 {
+		w.round()
+	}
+	if n := strings.Count(w.log.String(), "pass the simulation and revert"); n != 1 {
+		t.Errorf("the log says it %d times", n)
+	}
+	w.finish()
+	for _, intent := range append(own, other) {
+		w.want(intent, boxoffice.Paid, "")
 	}
 	w.audit()
 }

@@ -59,6 +59,11 @@ func (c *Chain) rejection(p payment.Permit, r report) *payment.Rejection {
 	token := hexOf(p.Permitted.Token)
 	switch r.outcome() {
 	case payment.CallSettled:
+		// A signature that only the form for owners with code can carry is not taken of an
+		// owner without: the contract would not skip it if the owner had got code meanwhile.
+		if _, canonical := compact(p.Signature); !canonical && !r.Code {
+			return signatureFault(p, c.cfg.ChainID)
+		}
 		return nil
 	case payment.TooEarly:
 		return refuse(x402.ReasonNotYetValid,

@@ -61,8 +61,8 @@ func appendPayment(batch []byte, call payment.Call, newPair bool) ([]byte, error
 		amount = []byte{0}
 	}
 	nonce := call.Nonce.Big().Bytes()
-	short, isShort := compact(call.Signature)
-	plain := call.Code || !isShort
+	short, _ := compact(call.Signature)
+	plain := call.Code || short == nil
 
 	form := byte(len(amount) - 1)
 	if newPair {
@@ -90,15 +90,16 @@ func appendPayment(batch []byte, call payment.Call, newPair bool) ([]byte, error
 }
 
 // compact returns a signature of 65 bytes (r, s, v) in the 64 bytes of EIP-2098, which
-// puts v into the highest bit of s. ok is false if the signature has another length or
-// v, or uses that bit.
-func compact(signature []byte) (short []byte, ok bool) {
-	if len(signature) != 65 || signature[64] != 27 && signature[64] != 28 || signature[32]&0x80 != 0 {
+// puts v into the highest bit of s; nil for another length. canonical is false if that
+// changes its meaning: v is neither 27 nor 28, or s uses that bit.
+func compact(signature []byte) (short []byte, canonical bool) {
+	if len(signature) != 65 {
 		return nil, false
 	}
-	short = bytes.Clone(signature[:64])
-	short[32] |= (signature[64] - 27) << 7
-	return short, true
+	short, v := bytes.Clone(signature[:64]), signature[64]
+	canonical = (v == 27 || v == 28) && short[32]&0x80 == 0
+	short[32] |= (v - 27) << 7
+	return short, canonical
 }
 
 // report is what the settlement contract returns about one payment in a simulation.
