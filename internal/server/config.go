@@ -72,7 +72,7 @@ type SettlementConfig struct {
 	Poll         Duration `toml:"poll" comment:"How often the chain is read while a payment is not decided."`
 	MaxBatch     int      `toml:"max_batch" comment:"The most payments in one transaction."`
 	MaxInFlight  int      `toml:"max_in_flight" comment:"The most transactions that are unconfirmed at the same time."`
-	MaxTries     int      `toml:"max_tries" comment:"A payment fails after so many confirmed transactions that did not settle it. A payment from a wallet with code fails after the first."`
+	MaxTries     int      `toml:"max_tries" comment:"A payment fails after so many confirmed transactions that did not settle it.\nA payment from a wallet with code fails after the first."`
 	BumpAfter    Duration `toml:"bump_after" comment:"A transaction that is not mined for so long, while the chain makes blocks, is sent again with a higher fee."`
 	Lease        Duration `toml:"lease" comment:"Another process may use the settlement key after its holder has not renewed its lease for so long."`
 	Recheck      Duration `toml:"recheck" comment:"How often failed payments that could still settle are checked."`
