@@ -14,7 +14,7 @@ interface IPermit2 {
 ///      - form (1): bits 0 to 4 are the length of the amount less 1, bit 5 PAIR, bit 6 PLAIN, bit 7 APPROVAL
 ///      - length of the nonce (1), at most 32
 ///      - PAIR: token (20), recipient (20). Without it, they are those of the record before.
-///      - owner (20), amount, nonce, validAfter (5), deadline (5)
+///      - amount, validAfter (5), deadline (5), owner (20), nonce
 ///      - signature: compact (64, EIP-2098). PLAIN: length (2) and that many bytes, and the owner may have code.
 ///      - APPROVAL, an EIP-2612 permit for Permit2: length of its value (1, 1 to 32), value, length of its deadline (1,
 ///        at most 32), deadline, compact signature (64)
@@ -52,9 +52,10 @@ contract Settlement {
     uint256 private constant NOT_EXACT = 7; // the recipient got another amount
 
     // The bits of a record's form.
-    uint256 private constant PAIR = 1 << 5;
-    uint256 private constant PLAIN = 1 << 6;
-    uint256 private constant APPROVAL = 1 << 7;
+    uint256 private constant PAIR = 0x20; // token and recipient follow
+    uint256 private constant PLAIN = 0x40; // the signature has a length, and the owner may have code
+    uint256 private constant APPROVAL = 0x80; // an EIP-2612 permit follows
+    uint256 private constant MORE = 0xc0; // PLAIN and APPROVAL
 
     address private constant PROXY = 0x402085c248EeA27D92E8b30b2C58ed07f9E20001;
     address private constant PERMIT2 = 0x000000000022D473030F116dDEE9F6B43aC78BA3;
@@ -67,6 +68,9 @@ contract Settlement {
     uint256 private constant ALLOWANCE = 0xdd62ed3e; // allowance(address,address)
     uint256 private constant NONCE_BITMAP = 0x4fe02b44; // nonceBitmap(address,uint256)
 
+    // The topic of the event.
+    uint256 private constant BATCH = 0xd0059994b1944de04b086ac66d095d1a5b2279a83e67ed88c68398aa4713b3d8;
+
     /// @dev The gas that one round of the loop needs besides the payment's own and the end of `settle` needs. About
     ///      twice of what was measured.
     uint256 private constant RESERVE = 30_000;
@@ -74,37 +78,48 @@ contract Settlement {
     uint256 private constant READ_GAS = 100_000;
     uint256 private constant MAX_DATA = 256;
     /// @dev In place of a balance: the recipient's balance is not known.
-    uint256 private constant UNKNOWN = type(uint256).max;
+    uint256 private constant UNKNOWN = 0xffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff;
 
-    // The frame is memory that holds the call of `pay` for the current payment. Its words at these offsets are:
-    uint256 private constant BEFORE = 0x20; // the recipient's balance, or UNKNOWN
-    uint256 private constant TO_APPROVAL = 0x60; // where the second `bytes` is, from BEFORE
-    uint256 private constant SETTLE_LENGTH = 0x80;
-    uint256 private constant SETTLE_CALL = 0xa0; // 4 bytes of selector, then the arguments of the proxy's settle:
-    uint256 private constant TOKEN = 0xa4;
-    uint256 private constant AMOUNT = 0xc4;
-    uint256 private constant NONCE = 0xe4;
-    uint256 private constant DEADLINE = 0x104;
-    uint256 private constant OWNER = 0x124;
-    uint256 private constant RECIPIENT = 0x144;
-    uint256 private constant VALID_AFTER = 0x164;
-    uint256 private constant SIGNATURE_OFFSET = 0x184;
-    uint256 private constant SIGNATURE_LENGTH = 0x1a4;
-    uint256 private constant SIGNATURE = 0x1c4;
+    // The frame: memory that holds the call of `pay` for the current payment, at fixed addresses.
+    uint256 private constant END = 0x80; // not of the frame: where the batch ends in the calldata
+    uint256 private constant CALL = 0xbc; // 4 bytes of selector, then:
+    uint256 private constant BEFORE = 0xc0; // the recipient's balance, or UNKNOWN
+    uint256 private constant PERMIT_LENGTH = 0xe0; // the length of the token's permit call, which comes last, or 0
+    uint256 private constant SETTLE_CALL = 0x100; // 4 bytes of selector, then the arguments of the proxy's settle:
+    uint256 private constant TOKEN = 0x104;
+    uint256 private constant AMOUNT = 0x124;
+    uint256 private constant NONCE = 0x144;
+    uint256 private constant DEADLINE = 0x164;
+    uint256 private constant OWNER = 0x184;
+    uint256 private constant RECIPIENT = 0x1a4;
+    uint256 private constant VALID_AFTER = 0x1c4;
+    uint256 private constant SIGNATURE_OFFSET = 0x1e4;
+    uint256 private constant SIGNATURE_LENGTH = 0x204;
+    uint256 private constant SIGNATURE = 0x224;
+    uint256 private constant CALL_LENGTH = 0x1a8; // from CALL to the end of a compact signature
+    uint256 private constant PERMIT_CALL_LENGTH = 4 + 7 * 32;
+    uint256 private constant FRAME_END = 0x360; // for a signature of no bytes; for others it is as much higher
 
     uint256 private transient _locked;
 
     /// @notice Tries every payment of a batch in order. If the gas is about to run out, it stops, and what it has
-    ///         settled stays.
-    /// @param batch The packed payments. If it is malformed up to the first payment that is not tried, all reverts.
+    ///         settled stays. Records after that are not read.
     /// @return reports One for each payment if the flags ask for them, otherwise none.
     function settle(bytes calldata batch) external returns (Report[] memory reports) {
         if (_locked != 0) revert Reentered();
         _locked = 1;
-        bytes memory outcomes;
+        uint256 outcomes;
         (outcomes, reports) = _settle(batch);
         _locked = 0;
-        emit Batch(outcomes);
+        assembly ("memory-safe") {
+            let length := mload(outcomes)
+            log1(sub(outcomes, 32), and(add(length, 95), not(31)), BATCH)
+            if iszero(mload(reports)) {
+                mstore(0, 32)
+                mstore(32, 0)
+                return(0, 64)
+            }
+        }
     }
 
     /// @notice Reads many nonces in one call.
@@ -119,203 +134,271 @@ contract Settlement {
         }
     }
 
-    /// @notice Makes one payment or reverts. Only `settle` calls it, with bounded gas.
-    /// @dev What it reverts with begins with a word: the outcome. If it runs out of gas, there is no word.
-    /// @param before The balance of the recipient, or UNKNOWN.
-    /// @param settleCall The call of the proxy's `settle`.
-    /// @param permitCall The call of the token's EIP-2612 `permit` that comes first, or nothing. It may fail: somebody
-    ///        else may have submitted the same permit.
-    /// @return balance The balance of the recipient after the payment.
-    function pay(uint256 before, bytes calldata settleCall, bytes calldata permitCall)
-        external
-        returns (uint256 balance)
-    {
+    /// @notice Makes the payment of which the calldata has the frame, or reverts. Only `settle` calls it.
+    /// @dev It returns the recipient's balance after the payment. What it reverts with begins with a word: the outcome. If
+    ///      it runs out of gas, there is no word. The permit may fail: somebody else may have submitted the same one.
+    function pay() external payable {
         if (msg.sender != address(this)) revert OnlySelf();
-        uint256 args;
-        assembly ("memory-safe") {
-            args := add(settleCall.offset, 4)
-        }
-        address token = address(uint160(_uint(args, 32)));
-        address recipient = address(uint160(_uint(args + 160, 32)));
-        uint256 amount = _uint(args + 128, 32) == uint160(recipient) ? 0 : _uint(args + 32, 32);
-        if (permitCall.length != 0) _call(token, permitCall);
-        if (before == UNKNOWN) before = _balanceOf(token, recipient);
-        if (!_call(PROXY, settleCall)) _fail(REVERTED);
-        balance = _balanceOf(token, recipient);
-        unchecked {
-            if (balance - before != amount) _fail(NOT_EXACT);
+        assembly {
+            // Reverts with the outcome and the beginning of what the last call returned.
+            function fail(outcome) {
+                let length := returndatasize()
+                if gt(length, MAX_DATA) { length := MAX_DATA }
+                mstore(0, outcome)
+                returndatacopy(32, 0, length)
+                revert(0, add(length, 32))
+            }
+            function failBalance(ok) {
+                if ok { fail(NOT_EXACT) }
+                fail(REVERTED)
+            }
+            let token := calldataload(sub(TOKEN, CALL))
+            let before := calldataload(sub(BEFORE, CALL))
+            let end := calldatasize()
+            if eq(before, UNKNOWN) {
+                let length := calldataload(sub(PERMIT_LENGTH, CALL))
+                if length {
+                    end := sub(end, length)
+                    calldatacopy(0, end, length)
+                    pop(call(gas(), token, 0, 0, length, 0, 0))
+                }
+                mstore(0, BALANCE_OF)
+                mstore(32, calldataload(sub(RECIPIENT, CALL)))
+                let ok := staticcall(gas(), token, 28, 36, 0, 32)
+                if iszero(and(ok, gt(returndatasize(), 31))) { failBalance(ok) }
+                before := mload(0)
+            }
+            end := sub(end, sub(SETTLE_CALL, CALL))
+            calldatacopy(0, sub(SETTLE_CALL, CALL), end)
+            if iszero(call(gas(), PROXY, 0, 0, end, 0, 0)) { fail(REVERTED) }
+            let recipient := calldataload(sub(RECIPIENT, CALL))
+            mstore(0, BALANCE_OF)
+            mstore(32, recipient)
+            let ok := staticcall(gas(), token, 28, 36, 0, 32)
+            if iszero(and(ok, gt(returndatasize(), 31))) { failBalance(ok) }
+            // The balance of an owner who pays himself stays.
+            let amount := mul(calldataload(sub(AMOUNT, CALL)), iszero(eq(recipient, calldataload(sub(OWNER, CALL)))))
+            if sub(sub(mload(0), before), amount) { fail(NOT_EXACT) }
+            return(0, 32)
         }
     }
 
-    function _settle(bytes calldata batch) private returns (bytes memory outcomes, Report[] memory reports) {
+    function _settle(bytes calldata batch) private returns (uint256 outcomes, Report[] memory reports) {
         unchecked {
             (uint256 cursor, uint256 end) = _span(batch);
-            if (batch.length < 7 || _uint(cursor, 1) > 1) revert Malformed();
+            uint256 flags = _uint(cursor, 1);
             uint256 bound = _uint(cursor + 1, 4);
-            outcomes = new bytes(_uint(cursor + 5, 2));
-            // EIP-150 lets a call have 63/64 of the gas that is left. A long signature costs less than 1 gas for a byte.
-            uint256 need = bound + bound / 63 + RESERVE + batch.length + 16 * outcomes.length;
-            if (_uint(cursor, 1) == 1) {
-                reports = _newReports(outcomes.length);
-                need += 3 * READ_GAS + (2000 + 4 * reports.length) * reports.length;
+            uint256 count = _uint(cursor + 5, 2);
+            if (batch.length < 7 || flags > 1) revert Malformed();
+            if (count != 0 && _uint(cursor + 7, 1) & PAIR == 0) revert Malformed();
+            outcomes = _newFrame(end, batch.length, count);
+            // EIP-150 lets a call have 63/64 of the gas that is left. A byte of a signature costs less than 1 gas more.
+            uint256 need = bound + bound / 63 + RESERVE + batch.length + 16 * count;
+            if (flags != 0) {
+                reports = _newReports(count);
+                need += 3 * READ_GAS + (2000 + 4 * count) * count;
             }
-            cursor += 7;
-            uint256 frame = _newFrame();
-            for (uint256 i = 0; i < outcomes.length; ++i) {
-                uint256 form = _uint(cursor, 1);
-                if (i == 0 && form & PAIR == 0) revert Malformed();
-                if (gasleft() < need) return (outcomes, reports);
-                uint256 size;
-                (cursor, size) = _load(frame, form, cursor);
-                if (cursor > end) revert Malformed();
-                if (reports.length != 0) _read(frame, reports[i]);
-                uint256 outcome = _skip(frame, form);
-                if (outcome == NOT_TRIED) outcome = _try(frame, size, bound);
-                _setByte(outcomes, i, outcome);
-                if (reports.length != 0) _finish(reports[i], outcome);
-            }
-            if (cursor != end) revert Malformed();
+            uint256 last = outcomes + 32 + count;
+            uint256 place;
+            (place, cursor) = _run(cursor + 7, bound, need, outcomes + 32, last, flags, reports);
+            if (place == last ? cursor != end : cursor > end) revert Malformed();
         }
     }
 
-    /// @dev Writes the record at the cursor into the frame. The caller checks that the record ends inside of the batch.
-    /// @return next Where the record ends.
-    /// @return size The length of the call of `pay`.
-    function _load(uint256 frame, uint256 form, uint256 cursor) private pure returns (uint256 next, uint256 size) {
+    /// @dev Tries the payments of which the records are at the cursor.
+    /// @param place Where in memory the outcome of the first payment belongs, and `last` where those of all end.
+    /// @return end The place behind the last outcome.
+    /// @return next Where in the calldata the record of that outcome ends.
+    function _run(
+        uint256 cursor,
+        uint256 bound,
+        uint256 need,
+        uint256 place,
+        uint256 last,
+        uint256 flags,
+        Report[] memory reports
+    ) private returns (uint256 end, uint256 next) {
         unchecked {
-            uint256 nonceLength = _uint(cursor + 1, 1);
-            if (nonceLength > 32) revert Malformed();
-            cursor += 2;
-            if (form & PAIR != 0) {
-                _put(frame + TOKEN, _uint(cursor, 20));
-                _put(frame + RECIPIENT, _uint(cursor + 20, 20));
-                _put(frame + BEFORE, UNKNOWN);
-                cursor += 40;
+            while (true) {
+                uint256 head;
+                uint256 odd;
+                uint256 stopped;
+                // Most payments need no more than this loop: there is no reason against the call, the signature is
+                // compact, no approval follows, no report is wanted, and the call succeeds.
+                assembly ("memory-safe") {
+                    for {} and(lt(place, last), gt(gas(), need)) { place := add(place, 1) } {
+                        head := calldataload(cursor)
+                        let form := shr(248, head)
+                        cursor := add(cursor, 2)
+                        if and(form, PAIR) {
+                            mstore(TOKEN, shr(96, calldataload(cursor)))
+                            mstore(RECIPIENT, shr(96, calldataload(add(cursor, 20))))
+                            mstore(BEFORE, UNKNOWN)
+                            cursor := add(cursor, 40)
+                        }
+                        let length := and(form, 31) // of the amount, less 1
+                        mstore(AMOUNT, shr(sub(248, shl(3, length)), calldataload(cursor)))
+                        cursor := add(add(cursor, 1), length)
+                        let time := calldataload(cursor)
+                        mstore(VALID_AFTER, shr(216, time))
+                        odd := or(or(and(form, MORE), flags), gt(shr(216, time), timestamp()))
+                        time := and(shr(176, time), 0xffffffffff)
+                        mstore(DEADLINE, time)
+                        odd := or(odd, lt(time, timestamp()))
+                        let owner := shr(96, calldataload(add(cursor, 10)))
+                        if sub(owner, mload(OWNER)) {
+                            mstore(OWNER, owner)
+                            odd := or(odd, extcodesize(owner))
+                        }
+                        cursor := add(cursor, 30)
+                        length := byte(1, head)
+                        odd := or(odd, gt(length, 32))
+                        mstore(NONCE, shr(sub(256, shl(3, length)), calldataload(cursor)))
+                        cursor := add(cursor, length)
+                        if odd {
+                            stopped := 1
+                            break
+                        }
+                        calldatacopy(SIGNATURE, cursor, 64)
+                        cursor := add(cursor, 64)
+                        if iszero(call(bound, address(), 0, CALL, CALL_LENGTH, BEFORE, 32)) {
+                            stopped := 1
+                            break
+                        }
+                        mstore8(place, SETTLED)
+                    }
+                }
+                if (stopped == 0) return (place, cursor);
+                uint256 outcome;
+                if (odd == 0) outcome = _explain();
+                else (cursor, outcome) = _slow(head, cursor, bound, reports, reports.length + place - last);
+                _setByte(place++, outcome);
             }
-            _put(frame + OWNER, _uint(cursor, 20));
-            uint256 amountLength = (form & 31) + 1;
-            _put(frame + AMOUNT, _uint(cursor + 20, amountLength));
-            cursor += 20 + amountLength;
-            _put(frame + NONCE, _uint(cursor, nonceLength));
-            cursor += nonceLength;
-            _put(frame + VALID_AFTER, _uint(cursor, 5));
-            _put(frame + DEADLINE, _uint(cursor + 5, 5));
-            cursor += 10;
+        }
+    }
 
+    /// @dev Makes the call for any form of record, or says why not, and writes the report if there is one.
+    /// @param head The word with which the record begins.
+    /// @param cursor Where its signature begins.
+    /// @return next Where the record ends.
+    function _slow(uint256 head, uint256 cursor, uint256 bound, Report[] memory reports, uint256 i)
+        private
+        returns (uint256 next, uint256 outcome)
+    {
+        unchecked {
+            uint256 form = head >> 248;
             uint256 length = 64;
             if (form & PLAIN != 0) {
                 length = _uint(cursor, 2);
                 cursor += 2;
             }
-            _put(frame + SIGNATURE_LENGTH, length);
-            _put(frame + SETTLE_LENGTH, SIGNATURE - SETTLE_CALL + length);
-            _copy(frame + SIGNATURE, cursor, length);
-            cursor += length;
-
-            uint256 approval = (SIGNATURE - SETTLE_CALL + length + 31) & ~uint256(31);
-            _put(frame + TO_APPROVAL, SETTLE_CALL - BEFORE + approval);
-            approval += frame + SETTLE_CALL;
-            length = 0;
+            next = cursor + length;
+            if (uint8(head >> 240) > 32 || next > _get(END)) revert Malformed();
+            _put(SIGNATURE_LENGTH, length);
+            _copy(SIGNATURE, cursor, length);
+            uint256 size = SIGNATURE - CALL + length;
             if (form & APPROVAL != 0) {
-                length = 4 + 7 * 32;
-                cursor = _loadApproval(frame, approval + 32, cursor);
+                next = _loadApproval(CALL + size, next);
+                _put(PERMIT_LENGTH, PERMIT_CALL_LENGTH);
+                _put(BEFORE, UNKNOWN); // since `pay` looks for a permit only then
+                size += PERMIT_CALL_LENGTH;
             }
-            _put(approval, length);
-            return (cursor, approval + 32 + length - frame - 28);
+            if (reports.length != 0) _read(reports[i]);
+            outcome = _reason(form);
+            if (outcome == NOT_TRIED) {
+                outcome = _pay(size, bound);
+                if (outcome != SETTLED) {
+                    if (reports.length != 0) _keepReturned(reports[i].data);
+                    outcome = _explain();
+                }
+            }
+            if (reports.length != 0) {
+                reports[i].outcome = uint8(outcome);
+                if (outcome != REVERTED) _put(_start(reports[i].data) - 32, 0);
+            }
+            // As the loop expects it.
+            _put(OWNER, 0);
+            _put(SIGNATURE_LENGTH, 64);
+            _put(PERMIT_LENGTH, 0);
         }
     }
 
     /// @dev Writes the call of the token's permit for the approval at the cursor into memory.
-    function _loadApproval(uint256 frame, uint256 call, uint256 cursor) private pure returns (uint256 next) {
+    function _loadApproval(uint256 to, uint256 cursor) private pure returns (uint256 next) {
         unchecked {
             uint256 length = _uint(cursor, 1);
             if (length == 0 || length > 32) revert Malformed();
-            _put(call, PERMIT << 224);
-            _put(call + 4, _get(frame + OWNER));
-            _put(call + 36, uint160(PERMIT2));
-            _put(call + 68, _uint(cursor + 1, length));
+            _put(to, PERMIT << 224);
+            _put(to + 4, _get(OWNER));
+            _put(to + 36, uint160(PERMIT2));
+            _put(to + 68, _uint(cursor + 1, length));
             cursor += 1 + length;
             length = _uint(cursor, 1);
             if (length > 32) revert Malformed();
-            _put(call + 100, _uint(cursor + 1, length));
+            _put(to + 100, _uint(cursor + 1, length));
             cursor += 1 + length;
             uint256 s = _uint(cursor + 32, 32);
-            _put(call + 132, 27 + (s >> 255));
-            _put(call + 164, _uint(cursor, 32));
-            _put(call + 196, s & (type(uint256).max >> 1));
+            _put(to + 132, 27 + (s >> 255));
+            _put(to + 164, _uint(cursor, 32));
+            _put(to + 196, s & (type(uint256).max >> 1));
             return cursor + 64;
         }
     }
 
     /// @return outcome Why the payment is not worth a call, or NOT_TRIED.
-    function _skip(uint256 frame, uint256 form) private view returns (uint256 outcome) {
-        if (block.timestamp < _get(frame + VALID_AFTER)) return TOO_EARLY;
-        if (block.timestamp > _get(frame + DEADLINE)) return EXPIRED;
-        if (form & PLAIN == 0 && _hasCode(frame)) return CODE;
-        if (_isSpent(frame)) return SPENT;
+    function _reason(uint256 form) private view returns (uint256 outcome) {
+        if (block.timestamp < _get(VALID_AFTER)) return TOO_EARLY;
+        if (block.timestamp > _get(DEADLINE)) return EXPIRED;
+        if (form & PLAIN == 0 && _hasCode()) return CODE;
+        if (_isSpent()) return SPENT;
     }
 
-    /// @dev Calls `pay`. After a failure, the balance in the frame is still the right one, since all was undone.
-    function _try(uint256 frame, uint256 size, uint256 bound) private returns (uint256 outcome) {
-        bool ok;
-        uint256 word;
-        assembly ("memory-safe") {
-            ok := call(bound, address(), 0, add(frame, 28), size, 0, 32)
-            if gt(returndatasize(), 31) { word := mload(0) }
-        }
-        if (!ok) return word == NOT_EXACT ? NOT_EXACT : REVERTED;
-        _put(frame + BEFORE, word);
-        return SETTLED;
+    /// @dev Says why `pay` failed. The frame holds the word that it returned in place of a balance, so the next payment
+    ///      reads the balance again.
+    function _explain() private view returns (uint256 outcome) {
+        outcome = _returned() > 31 && _get(BEFORE) == NOT_EXACT ? NOT_EXACT : _isSpent() ? SPENT : REVERTED;
+        _put(BEFORE, UNKNOWN);
     }
 
-    function _hasCode(uint256 frame) private view returns (bool) {
-        return address(uint160(_get(frame + OWNER))).code.length != 0;
+    function _hasCode() private view returns (bool) {
+        return address(uint160(_get(OWNER))).code.length != 0;
     }
 
-    function _isSpent(uint256 frame) private view returns (bool) {
-        uint256 nonce = _get(frame + NONCE);
-        uint256 word = _ask(PERMIT2, NONCE_BITMAP, _get(frame + OWNER), nonce >> 8, gasleft());
-        return word & (1 << (nonce & 255)) != 0;
+    function _isSpent() private view returns (bool) {
+        uint256 nonce = _get(NONCE);
+        return _ask(PERMIT2, NONCE_BITMAP, _get(OWNER), nonce >> 8, gasleft()) & (1 << (nonce & 255)) != 0;
     }
 
     function _newReports(uint256 count) private pure returns (Report[] memory reports) {
         reports = new Report[](count);
         for (uint256 i = 0; i < count; ++i) {
             reports[i].data = new bytes(MAX_DATA);
-            _setLength(reports[i].data, 0);
+            _put(_start(reports[i].data) - 32, 0);
         }
     }
 
     /// @dev Reads what a report says of the state before the payment.
-    function _read(uint256 frame, Report memory report) private view {
-        report.code = _hasCode(frame);
-        report.spent = _isSpent(frame);
-        address token = address(uint160(_get(frame + TOKEN)));
-        uint256 owner = _get(frame + OWNER);
+    function _read(Report memory report) private view {
+        address token = address(uint160(_get(TOKEN)));
+        uint256 owner = _get(OWNER);
+        report.code = _hasCode();
+        report.spent = _isSpent();
         report.balance = _ask(token, BALANCE_OF, owner, 0, READ_GAS); // the 0 is not read
         report.allowance = _ask(token, ALLOWANCE, owner, uint160(PERMIT2), READ_GAS);
     }
 
-    /// @dev Completes a report. What a failed `pay` returned, less its first word, is still there to copy.
-    function _finish(Report memory report, uint256 outcome) private pure {
-        report.outcome = uint8(outcome);
-        if (outcome != REVERTED) return;
-        bytes memory data = report.data;
-        assembly ("memory-safe") {
-            if gt(returndatasize(), 32) {
-                let length := sub(returndatasize(), 32)
-                mstore(data, length)
-                returndatacopy(add(data, 32), 32, length)
-            }
-        }
-    }
-
-    // What follows is the assembly: words of calldata and memory, and calls that copy no more than they have to.
+    // What follows is words of calldata and memory, and calls that copy no more than they have to.
 
     function _span(bytes calldata batch) private pure returns (uint256 start, uint256 end) {
         assembly ("memory-safe") {
             start := batch.offset
             end := add(start, batch.length)
+        }
+    }
+
+    function _start(bytes memory text) private pure returns (uint256 start) {
+        assembly ("memory-safe") {
+            start := add(text, 32)
         }
     }
 
@@ -338,34 +421,56 @@ contract Settlement {
         }
     }
 
+    function _setByte(uint256 to, uint256 value) private pure {
+        assembly ("memory-safe") {
+            mstore8(to, value)
+        }
+    }
+
     function _copy(uint256 to, uint256 from, uint256 length) private pure {
         assembly ("memory-safe") {
             calldatacopy(to, from, length)
         }
     }
 
-    function _setByte(bytes memory text, uint256 i, uint256 value) private pure {
+    function _returned() private pure returns (uint256 length) {
         assembly ("memory-safe") {
-            mstore8(add(add(text, 32), i), value)
+            length := returndatasize()
         }
     }
 
-    function _setLength(bytes memory text, uint256 length) private pure {
+    /// @dev Keeps what `pay` reverted with, less its first word. `pay` returns no more than MAX_DATA after that word.
+    function _keepReturned(bytes memory data) private pure {
         assembly ("memory-safe") {
-            mstore(text, length)
+            if gt(returndatasize(), 32) {
+                let length := sub(returndatasize(), 32)
+                mstore(data, length)
+                returndatacopy(add(data, 32), 32, length)
+            }
         }
     }
 
-    /// @dev The frame is the last thing in memory, since its length depends on the signature. So nothing may allocate
-    ///      memory while it is in use. Before it are 96 bytes for _ask.
-    function _newFrame() private pure returns (uint256 frame) {
-        assembly ("memory-safe") {
-            frame := add(mload(0x40), 96)
+    /// @dev Lays out memory: the frame, room for a signature as long as the batch, and the event's data.
+    /// @return outcomes The `bytes` in the event's data, all NOT_TRIED.
+    function _newFrame(uint256 end, uint256 length, uint256 count) private pure returns (uint256 outcomes) {
+        unchecked {
+            outcomes = FRAME_END + length + 32;
+            _put(0x40, outcomes + 32 + ((count + 31) & ~uint256(31)));
+            _put(END, end);
+            _put(CALL - 28, uint32(this.pay.selector));
+            _put(SETTLE_CALL, SETTLE << 224);
+            _put(SIGNATURE_OFFSET, 0x100);
+            _put(SIGNATURE_LENGTH, 64);
+            _put(outcomes - 32, 32);
+            _put(outcomes, count);
         }
-        _put(frame, uint32(this.pay.selector));
-        _put(frame + 0x40, 0x60);
-        _put(frame + SETTLE_CALL, SETTLE << 224);
-        _put(frame + SIGNATURE_OFFSET, 0x100);
+    }
+
+    /// @dev Calls `pay` with the frame. A frame with a compact signature and no approval has the length CALL_LENGTH.
+    function _pay(uint256 length, uint256 bound) private returns (uint256 outcome) {
+        assembly ("memory-safe") {
+            outcome := call(bound, address(), 0, CALL, length, BEFORE, 32)
+        }
     }
 
     /// @dev Asks a view function with one or two arguments. The answer is 0 if it fails or returns less than a word.
@@ -382,40 +487,6 @@ contract Settlement {
             if staticcall(limit, to, add(input, 28), 68, 0, 32) {
                 if gt(returndatasize(), 31) { word := mload(0) }
             }
-        }
-    }
-
-    /// @dev Returns a balance inside of `pay`, or fails.
-    function _balanceOf(address token, address account) private view returns (uint256 word) {
-        bool ok;
-        bool whole;
-        assembly ("memory-safe") {
-            mstore(0, BALANCE_OF)
-            mstore(32, account)
-            ok := staticcall(gas(), token, 28, 36, 0, 32)
-            whole := gt(returndatasize(), 31)
-            word := mload(0)
-        }
-        if (!ok) _fail(REVERTED);
-        if (!whole) _fail(NOT_EXACT);
-    }
-
-    function _call(address to, bytes calldata data) private returns (bool ok) {
-        assembly ("memory-safe") {
-            let input := mload(0x40)
-            calldatacopy(input, data.offset, data.length)
-            ok := call(gas(), to, 0, input, data.length, 0, 0)
-        }
-    }
-
-    /// @dev Ends `pay`: reverts with the outcome and with the beginning of what the last call returned.
-    function _fail(uint256 outcome) private pure {
-        assembly ("memory-safe") {
-            let length := returndatasize()
-            if gt(length, MAX_DATA) { length := MAX_DATA }
-            mstore(0, outcome)
-            returndatacopy(32, 0, length)
-            revert(0, add(length, 32))
         }
     }
 }

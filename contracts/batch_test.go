@@ -130,9 +130,9 @@ func packBatch(flags byte, bound uint32, payments []*payment) []byte {
 		if pair {
 			batch = append(append(batch, p.token[:]...), p.to[:]...)
 		}
-		batch = append(append(append(batch, p.owner[:]...), amount...), nonce...)
-		batch = append(batch, number(p.after)[27:]...)
+		batch = append(append(batch, amount...), number(p.after)[27:]...)
 		batch = append(batch, number(p.deadline)[27:]...)
+		batch = append(append(batch, p.owner[:]...), nonce...)
 		if p.plain {
 			batch = binary.BigEndian.AppendUint16(batch, uint16(len(p.signature)))
 		}

@@ -1,9 +1,12 @@
-// Compiles every contract of this folder with the pinned solc and writes artifacts/<Contract>.json, and settlement/Settlement.json.
+// Compiles every contract of this folder with the pinned solc and writes artifacts/<Contract>.json, and
+// settlement/Settlement.json.
 //
 //   node build.mjs           writes the artifacts
 //   node build.mjs --check   compares the committed artifacts with a fresh build; exit 1 names those that differ
 //
-// The settings leave out the metadata hash, so the bytecode depends on the source and the compiler alone.
+// The settings leave out the metadata hash, so the bytecode depends on the source and the compiler alone. Settlement
+// alone is compiled through the IR, which saves it about 3 % of the gas of a payment. The others stay close to what the
+// originals cost on live chains.
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -26,19 +29,26 @@ const sources = Object.fromEntries(
 const settings = {
   optimizer: { enabled: true, runs: 1_000_000 },
   evmVersion: "cancun",
-  viaIR: false,
   metadata: { appendCBOR: false, bytecodeHash: "none" },
   outputSelection: { "*": { "*": ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"] } },
 };
 
-function compile() {
-  const output = JSON.parse(solc.compile(JSON.stringify({ language: "Solidity", sources, settings })));
+function solidity(names, more) {
+  const chosen = Object.fromEntries(names.map((name) => [name, sources[name]]));
+  const input = { language: "Solidity", sources: chosen, settings: { ...settings, ...more } };
+  const output = JSON.parse(solc.compile(JSON.stringify(input)));
   const problems = output.errors ?? [];
   for (const problem of problems) console.error(problem.formattedMessage);
   if (problems.length > 0) throw new Error("solc reported errors or warnings");
+  return output.contracts;
+}
 
+function compile() {
+  const throughIR = ["Settlement.sol"];
+  const others = Object.keys(sources).filter((name) => !throughIR.includes(name));
+  const compiled = { ...solidity(others, { viaIR: false }), ...solidity(throughIR, { viaIR: true }) };
   const artifacts = new Map();
-  for (const [file, contracts] of Object.entries(output.contracts)) {
+  for (const [file, contracts] of Object.entries(compiled)) {
     // A file may declare interfaces beside its contract; the contract is the one of the file's name.
     const contractName = file.replace(/\.sol$/, "");
     const { abi, evm } = contracts[contractName];

@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core"
 	"github.com/ethereum/go-ethereum/core/state"
+	"github.com/ethereum/go-ethereum/core/tracing"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/core/vm"
 	"github.com/ethereum/go-ethereum/crypto"
@@ -34,6 +35,7 @@ type world struct {
 	testing.TB
 	state  *state.StateDB
 	sent   int // transactions
+	hooks  *tracing.Hooks
 	config *params.ChainConfig
 }
 
@@ -106,7 +108,7 @@ func (w *world) run(message core.Message) result {
 	w.sent++
 	hash := common.BigToHash(big.NewInt(int64(w.sent)))
 	w.state.SetTxContext(hash, w.sent, 0)
-	evm := vm.NewEVM(block, w.state, w.config, vm.Config{})
+	evm := vm.NewEVM(block, w.state, w.config, vm.Config{Tracer: w.hooks})
 	got, err := core.ApplyMessage(evm, &message, core.NewGasPool(1<<40))
 	if err != nil {
 		w.Fatal(err)

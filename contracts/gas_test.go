@@ -87,7 +87,7 @@ func TestSettlementGas(t *testing.T) {
 		ratio := each / float64(single.gas)
 		t.Logf("%s: %.0f gas a payment, %.3f of a single settle; Multicall3 %.0f; %.1f bytes of calldata", m.name,
 			each, ratio, float64(multicall.gas)/float64(len(m.payments)), float64(len(data))/float64(len(m.payments)))
-		if ratio > m.most+0.05 {
+		if ratio > m.most {
 			t.Errorf("%s: %.3f of a single settle, want at most %.2f", m.name, ratio, m.most)
 		}
 	}

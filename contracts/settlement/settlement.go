@@ -18,7 +18,7 @@ import (
 var Factory = common.HexToAddress("0x4e59b44847b379578588920cA78FbF26c0B4956C")
 
 // Address is where Factory puts the contract on every chain, with a salt of zeros.
-var Address = common.HexToAddress("0x6021C995a97558e396F03b2b73D6E4A9134FA069")
+var Address = common.HexToAddress("0x4347B9d77B3B8e4b002631A4A4a00907C7c51A6e")
 
 // ABI returns the interface of the contract.
 func ABI() abi.ABI { return artifact().ABI }

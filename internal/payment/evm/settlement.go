@@ -76,12 +76,12 @@ func appendPayment(batch []byte, call payment.Call, newPair bool) ([]byte, error
 		batch = append(batch, call.Permitted.Token[:]...)
 		batch = append(batch, call.Witness.To[:]...)
 	}
-	batch = append(batch, call.From[:]...)
 	batch = append(batch, amount...)
-	batch = append(batch, nonce...)
 	for _, seconds := range []uint64{validAfter, deadline} {
 		batch = append(batch, binary.BigEndian.AppendUint64(nil, seconds)[3:]...)
 	}
+	batch = append(batch, call.From[:]...)
+	batch = append(batch, nonce...)
 	if !plain {
 		return append(batch, short...), nil
 	}
