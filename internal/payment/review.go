@@ -13,7 +13,7 @@ import (
 
 // How many intents one review looks at.
 const (
-	maxReviewFailed  = 100
+	maxReviewFailed  = 1000
 	maxReviewSettled = 1000
 )
 

@@ -99,6 +99,10 @@ func (v *Verifier) verify(ctx context.Context, demand Demand, paid *x402.Payment
 	return Verified{Permit: permit, Block: block}, nil
 }
 
+// maxTimeout is the longest maxTimeoutSeconds that counts: a day. Another server names
+// any, and a failed payment is looked at again until its deadline.
+const maxTimeout = 86_400
+
 // checkTerms checks what the payment says against the demand, without signatures.
 func (d Demand) checkTerms(paid *x402.Payment, now int64) *Rejection {
 	if field := d.Requirements.Mismatch(paid.Accepted); field != "" {
@@ -120,7 +124,7 @@ func (d Demand) checkTerms(paid *x402.Payment, now int64) *Rejection {
 	case seconds(auth.Witness.ValidAfter) > now:
 		return reject(x402.ReasonNotYetValid, "witness.validAfter lies in the future")
 	}
-	latest := now + d.Requirements.MaxTimeoutSeconds + x402.MaxDeadlineSlack
+	latest := now + min(d.Requirements.MaxTimeoutSeconds, maxTimeout) + x402.MaxDeadlineSlack
 	switch deadline := seconds(auth.Deadline); {
 	case deadline < now+x402.MinDeadlineSlack:
 		return reject(x402.ReasonDeadlineExpired, "deadline must be at least %d seconds ahead", x402.MinDeadlineSlack)

@@ -92,8 +92,8 @@ func (c *Config) check() error {
 		return errors.New("payment.amount is required and must be above 0")
 	case c.Payment.Decimals < 0 || c.Payment.Decimals > 255:
 		return errors.New("payment.decimals must be between 0 and 255")
-	case c.Payment.MaxTimeout < Duration(30*time.Second):
-		return errors.New("payment.max_timeout must be at least 30s")
+	case c.Payment.MaxTimeout < Duration(30*time.Second), c.Payment.MaxTimeout > Duration(24*time.Hour):
+		return errors.New("payment.max_timeout must be between 30s and 24h")
 	}
 	return cmp.Or(
 		c.Limits.PerToken.check("limits.per_token"), c.Limits.PerAddress.check("limits.per_address"),
