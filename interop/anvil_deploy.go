@@ -12,7 +12,6 @@ import (
 
 	"boxoffice/contracts/settlement"
 	"boxoffice/internal/payment/evm"
-
 )
 
 // deployment starts a service on a chain without the settlement contract, which ends, and deploys the contract with the

@@ -61,13 +61,12 @@ func (s *service) startSigned(ctx context.Context, buyers map[int]*client.Client
 // directCall returns the call of the proxy for a payment that no service sold.
 func (a *anvil) directCall(token, payTo common.Address, account int) (hexutil.Bytes, error) {
 	var nonce [32]byte
-	rand.Read(nonce[:])
-	now := uint64(time.Now().Unix())
+	rand.Read(nonce[23:31]) // a word of its own, as long as those of the client
 	authorization := x402.Authorization{
 		From:      a.address(account),
 		Permitted: x402.Permitted{Token: token, Amount: x402.NewUint256(anvilPrice)},
-		Spender:   x402.ExactProxy, Nonce: x402.Uint256FromBytes32(nonce), Deadline: x402.NewUint256(now + 3600),
-		Witness: x402.Witness{To: payTo, ValidAfter: x402.NewUint256(now - 3600)},
+		Spender:   x402.ExactProxy, Nonce: x402.Uint256FromBytes32(nonce),
+		Deadline: x402.NewUint256(uint64(time.Now().Add(time.Hour).Unix())), Witness: x402.Witness{To: payTo},
 	}
 	signature, err := x402.Sign(authorization.Digest(anvilChain), a.keys[account])
 	if err != nil {

@@ -48,7 +48,8 @@ func open(
 		}
 		w.payers = append(w.payers, key)
 		funded = append(funded, devchain.Funded{
-			Address: crypto.PubkeyToAddress(key.PublicKey), Tokens: devchain.Ether(1), Permit2Allowed: true,
+			Address: crypto.PubkeyToAddress(key.PublicKey), Native: devchain.Ether(1), Tokens: devchain.Ether(1),
+			Permit2Allowed: true,
 		})
 	}
 	genesis := devchain.Config{Funded: funded, BlockTime: blockTime}
