@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"internal/strictjson":        {},
 	"internal/crash":             {},
 	"internal/httpapi/ratelimit": {},
-	"contracts":                  {"contracts/settlement"},
+	"contracts":                  {"x402", "contracts/settlement"},
 	"contracts/settlement":       {},
 	"x402":                       {"internal/strictjson"},
 	"":                           {"x402", "internal/strictjson"},

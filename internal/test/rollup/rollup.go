@@ -4,8 +4,8 @@ package rollup
 
 import "bytes"
 
-// Ecotone returns what the data fee of a signed transaction is proportional to by the formula of Ecotone: the gas of its
-// bytes.
+// Ecotone returns what the data fee of a signed transaction is proportional to by the formula of Ecotone: the gas of
+// its bytes.
 func Ecotone(tx []byte) (gas uint64) {
 	for _, b := range tx {
 		if b == 0 {
