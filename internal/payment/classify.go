@@ -28,7 +28,7 @@ const (
 	// maxWaiting is how many waiting intents a round looks at to fill one transaction.
 	maxWaiting = 1000
 	// maxRiskyInFlight is how many payments of one owner are in open slots at once if the
-	// owner has code or is reverting. Code can find out that it is simulated, and use up
+	// owner has code or is reverting or flipping. Code can find out that it is simulated, and use up
 	// the gas of each of its payments in a block.
 	maxRiskyInFlight = 4
 )
@@ -51,7 +51,9 @@ func (s *Settler) classify(ctx context.Context, v view, open []Slot, limit int) 
 		}
 		sent := len(found.sendable)
 		for i, intent := range part {
-			standing, reverting := standings[i], s.isReverting(intent.Permit.From)
+			standing, owner, now := standings[i], intent.Permit.From, s.Now()
+			reverting := s.reverting.has(owner, now)
+			risky := standing.Code || reverting || s.flipping.has(owner, now)
 			switch {
 			case standing.Spent:
 				found.unresolved = append(found.unresolved, unresolved{intent: intent})
@@ -61,9 +63,9 @@ func (s *Settler) classify(ctx context.Context, v view, open []Slot, limit int) 
 				// An undone intent is sent all the same, because its order is paid.
 				found.unresolved = append(found.unresolved,
 					unresolved{intent, &Rejection{Reason: x402.ReasonTransactionFailed}})
-			case len(found.sendable) < limit && flying.admits(intent, standing, standing.Code || reverting):
+			case len(found.sendable) < limit && flying.admits(intent, standing, risky):
 				found.sendable = append(found.sendable, sendable{intent, standing.Code})
-				flying.owners[intent.Permit.From]++
+				flying.owners[owner]++
 			}
 		}
 		for _, chosen := range found.sendable[sent:] {

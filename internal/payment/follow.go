@@ -233,6 +233,7 @@ func (s *Settler) decideCalls(ctx context.Context, slot Slot, receipt *Receipt) 
 			continue
 		case outcome == CodeAppeared: // the call ran none of it
 			decisions[i].Outcome = OutcomeReleased
+			s.flipping[intent.Permit.From] = s.Now()
 		}
 		s.Log.InfoContext(ctx, "a payment did not settle in its transaction; it is looked at again",
 			"intent", intent.ID, "tx", receipt.TxHash, "outcome", outcome)

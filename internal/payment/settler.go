@@ -29,13 +29,14 @@ type SettlerConfig struct {
 type Settler struct {
 	SettlerConfig
 	*Loop
-	reverting revertingOwners        // owners whose payments pass the simulation and revert
+	reverting recentOwners           // their payments pass the simulation and revert
+	flipping  recentOwners           // they got code after the simulation
 	seen      map[common.Hash]uint64 // the newest block when the newest transaction of an open slot was first seen
 }
 
 // NewSettler returns a Settler.
 func NewSettler(c SettlerConfig) *Settler {
-	s := &Settler{SettlerConfig: c, reverting: revertingOwners{}}
+	s := &Settler{SettlerConfig: c, reverting: recentOwners{}, flipping: recentOwners{}}
 	s.Loop = NewLoop(c.Rounds, RoundFuncs{
 		Lease: fmt.Sprintf("settler/%d/%s", c.ChainID, c.Wallet.Address()),
 		Check: s.checkWallet, Round: s.settleRound,

@@ -326,3 +326,33 @@ func TestMoneyTakenAway(t *testing.T) {
 	}
 	w.audit()
 }
+
+// An owner gets code before the block and is without it again after it, each time. Its
+// payments are skipped, which costs us some gas for each; after the first time few of
+// them are sent at once.
+func TestFlippingOwner(t *testing.T) {
+	w := newWorld(t)
+	code := w.wallet1271(1)
+	var own []payment.Intent
+	for nonce := range uint64(12) {
+		own = append(own, w.pay(2, nonce))
+	}
+	w.round()
+	tx := w.slots()[0].Txs[0]
+	w.dev.DropPending()
+	w.must(w.dev.Delegate(t.Context(), key(t, 2), code))
+	w.must(w.wallet.Broadcast(t.Context(), tx))
+	w.mine()
+	w.must(w.dev.Delegate(t.Context(), key(t, 2), common.Address{}))
+	w.round()
+	if slots := w.slots(); len(slots) != 1 || len(slots[0].Intents) != 4 {
+		t.Errorf("%d slots, the first with %d payments", len(slots), len(slots[0].Intents))
+	}
+	w.finish()
+	for _, intent := range own {
+		if settled := w.want(intent, boxoffice.Paid, ""); settled.Reverts != 0 {
+			t.Error("the skipped payment counts as reverted")
+		}
+	}
+	w.audit()
+}
