@@ -125,7 +125,8 @@ const title = `# Figures
 
 ` + "`go run ./internal/test/figures --write docs/figures.md`" + ` measures all of this in one run and writes this
 page. The chain is the development chain. Its Permit2 and its x402 proxy are our own and have the interfaces of the
-deployed ones; the settlement contract is the one of every chain. Every payment goes through the HTTP API and the settler of a whole service.
+deployed ones; the settlement contract is the one of every chain. Every payment goes through the HTTP API and the
+settler of a whole service.
 
 `
 

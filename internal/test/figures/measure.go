@@ -87,8 +87,8 @@ func gas(ctx context.Context, dir string, _ options) (_ section, err error) {
 	}}, nil
 }
 
-// direct returns the gas of one settle of the proxy to the recipient of all payments. It pays for no order. Its sender is
-// not the payer, whose account the chain would have read already.
+// direct returns the gas of one settle of the proxy to the recipient of all payments. It pays for no order. Its sender
+// is not the payer: reading the account of the sender again costs less.
 func (w *world) direct(ctx context.Context) (gas float64, err error) {
 	payer := w.payers[0]
 	var nonce [32]byte
