@@ -129,6 +129,36 @@ func TestLargestBatch(t *testing.T) {
 	}
 }
 
+// The gas limit of a batch is enough for the last payment even if the code of all other
+// owners burns what it is given. Every owner, nonce word and recipient is another one.
+func TestLastOfABatchOfBurners(t *testing.T) {
+	for _, gas := range []uint64{100_000, 600_000} {
+		w := newWorld(t, func(cfg *evm.Config) { cfg.GasPerSettle = gas }, rich(t, 1))
+		batch := make([]payment.Call, w.wallet.MaxBatch())
+		for i := range batch {
+			recipient := func(p *payment.Permit) { p.Witness.To = common.Address{0xaa, byte(i)} }
+			batch[i] = payment.Call{Permit: permit(t, payer(t, 1), uint64(i)*256, amountOf(1), recipient)}
+			if i < len(batch)-1 {
+				batch[i].From, batch[i].Code = deploy(t, w.dev, common.FromHex("5b600056")), true // an endless loop
+			}
+		}
+		tx, err := w.wallet.Sign(t.Context(), batch, w.nonce(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipt := w.mine(tx)
+		for i, outcome := range receipt.Calls {
+			want := payment.CallReverted
+			if i == len(batch)-1 {
+				want = payment.CallSettled
+			}
+			if outcome != want {
+				t.Errorf("with %d gas, payment %d of %d: %s", gas, i+1, len(batch), outcome)
+			}
+		}
+	}
+}
+
 func TestReplacement(t *testing.T) {
 	w := newWorld(t, nil, rich(t, 1))
 	permits := []payment.Permit{permit(t, payer(t, 1), 1)}
