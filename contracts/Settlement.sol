@@ -134,9 +134,10 @@ contract Settlement {
         }
     }
 
-    /// @notice Makes the payment of which the calldata has the frame, or reverts. Only `settle` calls it.
-    /// @dev It returns the recipient's balance after the payment. What it reverts with begins with a word: the outcome. If
-    ///      it runs out of gas, there is no word. The permit may fail: somebody else may have submitted the same one.
+    /// @notice Makes the payment of which the calldata has the frame, or reverts. Only `settle` calls it. It takes native
+    ///         coin from nobody else, so it is payable, which saves the check.
+    /// @dev It returns the recipient's balance after the payment. What it reverts with begins with a word: the outcome.
+    ///      If it runs out of gas, there is no word. The permit may fail: somebody else may have submitted the same one.
     function pay() external payable {
         if (msg.sender != address(this)) revert OnlySelf();
         assembly {
@@ -183,6 +184,7 @@ contract Settlement {
         }
     }
 
+    /// @return outcomes Where in memory the `bytes` of the event are.
     function _settle(bytes calldata batch) private returns (uint256 outcomes, Report[] memory reports) {
         unchecked {
             (uint256 cursor, uint256 end) = _span(batch);
@@ -201,6 +203,7 @@ contract Settlement {
             uint256 last = outcomes + 32 + count;
             uint256 place;
             (place, cursor) = _run(cursor + 7, bound, need, outcomes + 32, last, flags, reports);
+            // Records that begin or end behind the batch were read as zeros or as what follows it. All of that is undone.
             if (place == last ? cursor != end : cursor > end) revert Malformed();
         }
     }
@@ -316,7 +319,7 @@ contract Settlement {
                 reports[i].outcome = uint8(outcome);
                 if (outcome != REVERTED) _put(_start(reports[i].data) - 32, 0);
             }
-            // As the loop expects it.
+            // As the loop expects it: OWNER is the last owner that has no code, and address 0 has none.
             _put(OWNER, 0);
             _put(SIGNATURE_LENGTH, 64);
             _put(PERMIT_LENGTH, 0);
@@ -450,7 +453,7 @@ contract Settlement {
         }
     }
 
-    /// @dev Lays out memory: the frame, room for a signature as long as the batch, and the event's data.
+    /// @dev Lays out memory, of which nothing is in use before: the frame, room for a signature as long as the batch, and the event's data.
     /// @return outcomes The `bytes` in the event's data, all NOT_TRIED.
     function _newFrame(uint256 end, uint256 length, uint256 count) private pure returns (uint256 outcomes) {
         unchecked {

@@ -66,7 +66,8 @@ function compile() {
 }
 
 function committed() {
-  const names = [...readdirSync(folderOf("")), ...readdirSync(folderOf(production))].filter((name) => name.endsWith(".json"));
+  const files = [...readdirSync(folderOf("")), ...readdirSync(folderOf(production))];
+  const names = files.filter((name) => name.endsWith(".json"));
   return new Map(names.map((name) => [name, readFileSync(join(folderOf(name), name), "utf8")]));
 }
 

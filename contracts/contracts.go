@@ -49,6 +49,7 @@ var (
 	settler    = sync.OnceValue(func() *Contract { return parse("Settlement", settlement.Artifact()) })
 	wallet     = artifact("TestWallet")
 	hostile    = artifact("HostileWallet")
+	badToken   = artifact("HostileToken")
 )
 
 // TestToken is the ERC-20 with EIP-2612 permit that anybody may mint.
@@ -71,6 +72,9 @@ func Wallet() *Contract { return wallet() }
 
 // HostileWallet is a contract wallet whose isValidSignature misbehaves as a test tells it to.
 func HostileWallet() *Contract { return hostile() }
+
+// HostileToken is a token that misbehaves as a test tells it to.
+func HostileToken() *Contract { return badToken() }
 
 // How a HostileWallet answers isValidSignature: the arguments of its method "answer". Its source explains each.
 const (

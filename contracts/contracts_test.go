@@ -105,7 +105,7 @@ func TestArtifactsMatchSources(t *testing.T) {
 	got := map[string]string{}
 	for _, c := range []*contracts.Contract{
 		contracts.TestToken(), contracts.Permit2(), contracts.ExactProxy(), contracts.Multicall3(),
-		contracts.Settlement(), contracts.Wallet(), contracts.HostileWallet(),
+		contracts.Settlement(), contracts.Wallet(), contracts.HostileWallet(), contracts.HostileToken(),
 	} {
 		got[c.Name] = c.SourceSHA256
 	}
