@@ -57,8 +57,8 @@ func (cmd *deployCmd) Run(ctx context.Context, s *Settings, std *streams) (err e
 	}
 	cost, err := waitDeployed(ctx, wallet, deployment.Hash, cmd.Timeout)
 	if err != nil {
-		return fmt.Errorf("transaction %s was sent; run boxoffice deploy again to see whether the contract is there: %w",
-			deployment.Hash, err)
+		return fmt.Errorf("transaction %s was sent; run boxoffice deploy again to see whether the contract is "+
+			"there: %w", deployment.Hash, err)
 	}
 	result.Transaction, result.Cost = &deployment.Hash, &cost
 	return s.showDeployed(std, result)

@@ -41,7 +41,7 @@ var artifact = sync.OnceValue(func() (a struct {
 	Runtime  hexutil.Bytes `json:"deployedBytecode"`
 }) {
 	if err := json.Unmarshal(text, &a); err != nil {
-		panic(fmt.Errorf("Settlement.json: %w", err)) // the program was built wrongly
+		panic(fmt.Errorf("artifact of the settlement contract: %w", err)) // the program was built wrongly
 	}
 	return a
 })

@@ -22,11 +22,11 @@ func (s *Server) checkFollowed(ctx context.Context) error {
 			"unsettled, or give --leave-unfollowed to start nevertheless"
 		switch {
 		case u.ChainID != s.Chain.ID:
-			return fmt.Errorf("chain.id is %d, and %d payments on chain %d are not decided: their money can still move, "+
-				"and nobody would see it; %s", s.Chain.ID, u.Payments, u.ChainID, drain)
+			return fmt.Errorf("chain.id is %d, and %d payments on chain %d are not decided: their money can still "+
+				"move, and nobody would see it; %s", s.Chain.ID, u.Payments, u.ChainID, drain)
 		case u.Sent > 0 && s.Settlement.Via == ViaFacilitator:
-			return fmt.Errorf("settlement.via is %q, and %d payments are in transactions that this service signed: their "+
-				"money can still move, and nobody would see it; %s", ViaFacilitator, u.Sent, drain)
+			return fmt.Errorf("settlement.via is %q, and %d payments are in transactions that this service signed: "+
+				"their money can still move, and nobody would see it; %s", ViaFacilitator, u.Sent, drain)
 		}
 	}
 	return nil

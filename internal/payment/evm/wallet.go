@@ -209,7 +209,8 @@ func refusal(text string) error {
 		{ErrNonceTooLow, []string{"nonce too low", "nonce is too low", "oldnonce", "nonce_too_low", "already mined",
 			"already been mined"}},
 		{ErrUnderpriced, []string{"underpriced", "fee too low", "feetoolow", "price too low", "replacementnotallowed",
-			"less than block base fee", "below minimum", "below the minimum", "less than the base fee", "gas price is too low"}},
+			"less than block base fee", "below minimum", "below the minimum", "less than the base fee",
+			"gas price is too low"}},
 		{ErrWalletEmpty, []string{"insufficient funds", "insufficientfunds", "insufficient balance",
 			"upfront cost exceeds", "not enough funds"}},
 	} {
