@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"boxoffice/contracts"
+	"boxoffice/internal/test/rollup"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 )
 
 // settleCall is the call of the proxy's settle for a payment.
@@ -90,5 +92,74 @@ func TestSettlementGas(t *testing.T) {
 		if ratio > m.most {
 			t.Errorf("%s: %.3f of a single settle, want at most %.2f", m.name, ratio, m.most)
 		}
+	}
+}
+
+// What a batch of fifty payers pays an OP-stack chain for its data, as a part of what Multicall3 would pay. Clients of
+// Boxoffice sign nonces of 9 bytes, other clients random ones of 32.
+func TestSettlementData(t *testing.T) {
+	w := newWorld(t)
+	signed := func(to common.Address, data []byte) []byte {
+		tx, err := types.SignNewTx(testKey(99), types.LatestSignerForChainID(chainID), &types.DynamicFeeTx{
+			ChainID: chainID, Nonce: 1234, GasTipCap: big.NewInt(1_000_000), GasFeeCap: big.NewInt(30_000_000),
+			Gas: 4_000_000, To: &to, Data: data,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := tx.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	for _, m := range []struct {
+		nonce          int
+		ecotone, fjord float64 // at most
+	}{{9, 0.5, 0.85}, {32, 0.52, 0.86}} {
+		payments := make([]*payment, 50)
+		for n := range payments {
+			payments[n] = newPayment(testKey(n), 0, func(p *payment) {
+				p.nonce = new(big.Int).SetBytes(hashOf([]byte{byte(n)})[:m.nonce])
+				p.after, p.amount = now-60, big.NewInt(25_000)
+			})
+		}
+		data := pack(t, contracts.Settlement(), "settle", packBatch(0, bound, payments))
+		ours := signed(contracts.SettlementAddress, data)
+		theirs := signed(contracts.Multicall3Address, aggregate(w, payments))
+		ecotone := float64(rollup.Ecotone(ours)) / float64(rollup.Ecotone(theirs))
+		fjord := float64(rollup.Fjord(ours)) / float64(rollup.Fjord(theirs))
+		each := float64(len(data)) / float64(len(payments))
+		t.Logf("nonces of %d bytes: %.1f bytes a payment, Ecotone %.3f, Fjord %.3f", m.nonce, each, ecotone, fjord)
+		if ecotone > m.ecotone || fjord > m.fjord || each > 150 {
+			t.Errorf("want at most 150 bytes, %.2f and %.2f", m.ecotone, m.fjord)
+		}
+	}
+}
+
+// One of fifty owners has code that burns all gas.
+func TestSettlementLiar(t *testing.T) {
+	const many, liar = 50, 20
+	w := newWorld(t)
+	w.fund(recipient, false)
+	w.place(walletOf(contracts.BurnGas), contracts.HostileWallet().Runtime)
+	payments := make([]*payment, many)
+	for n := range payments {
+		w.fund(addressOf(testKey(n)), true)
+		payments[n] = newPayment(testKey(n), 1)
+	}
+	payments[liar].plain = true
+	quiet := w.simulate(16_000_000, packBatch(0, bound, payments))
+	w.delegateTo(addressOf(testKey(liar)), contracts.BurnGas)
+	burnt := w.simulate(16_000_000, packBatch(0, bound, payments))
+	for i, outcome := range w.outcomes(burnt) {
+		if (outcome == settled) != (i != liar) {
+			t.Errorf("payment %d has outcome %d", i, outcome)
+		}
+	}
+	more := burnt.gas - quiet.gas*(many-1)/many
+	t.Logf("the liar burns %d gas of %d", more, bound)
+	if more > bound+overhead/5 {
+		t.Errorf("the liar burns %d gas, its bound is %d", more, bound)
 	}
 }
