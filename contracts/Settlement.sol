@@ -134,10 +134,10 @@ contract Settlement {
         }
     }
 
-    /// @notice Makes the payment of which the calldata has the frame, or reverts. Only `settle` calls it. It takes native
-    ///         coin from nobody else, so it is payable, which saves the check.
+    /// @notice Makes the payment of which the calldata has the frame, or reverts. Only `settle` calls it, without native
+    ///         coin. It is payable because that saves a check.
     /// @dev It returns the recipient's balance after the payment. What it reverts with begins with a word: the outcome.
-    ///      If it runs out of gas, there is no word. The permit may fail: somebody else may have submitted the same one.
+    ///      If it runs out of gas, there is no word. The permit may fail: somebody else may have submitted it before.
     function pay() external payable {
         if (msg.sender != address(this)) revert OnlySelf();
         assembly {
@@ -203,7 +203,7 @@ contract Settlement {
             uint256 last = outcomes + 32 + count;
             uint256 place;
             (place, cursor) = _run(cursor + 7, bound, need, outcomes + 32, last, flags, reports);
-            // Records that begin or end behind the batch were read as zeros or as what follows it. All of that is undone.
+            // A record that ends behind the batch was read as what follows it in the calldata. All of that is undone.
             if (place == last ? cursor != end : cursor > end) revert Malformed();
         }
     }
@@ -453,7 +453,8 @@ contract Settlement {
         }
     }
 
-    /// @dev Lays out memory, of which nothing is in use before: the frame, room for a signature as long as the batch, and the event's data.
+    /// @dev Lays out memory, of which nothing is in use before: the frame, room for a signature as long as the batch,
+    ///      and the event's data.
     /// @return outcomes The `bytes` in the event's data, all NOT_TRIED.
     function _newFrame(uint256 end, uint256 length, uint256 count) private pure returns (uint256 outcomes) {
         unchecked {
