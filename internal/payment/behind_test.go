@@ -3,11 +3,14 @@ package payment_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"boxoffice"
+	"boxoffice/internal/order"
 	"boxoffice/internal/payment"
 	"boxoffice/internal/test/devchain"
 	"boxoffice/internal/test/faultrpc"
+	"boxoffice/x402"
 )
 
 // A node that is behind answers one request of a round: the standings, the transfers
@@ -60,6 +63,39 @@ func TestOneAnswerFromANodeBehind(t *testing.T) {
 			w.audit()
 		})
 	}
+}
+
+// An RPC node named a block that does not exist when a payment was verified. That payment
+// is not sent. It is credited if somebody settled it, and fails when its permit can settle
+// no more. Payments of others are settled meanwhile.
+func TestFromBlockThatDoesNotExist(t *testing.T) {
+	w := newWorld(t)
+	poisoned := func(payer int) payment.Intent {
+		record := w.order()
+		intent := w.intent(record, w.permit(payer, 1))
+		intent.FromBlock = 1 << 60
+		w.must(w.store.BeginPayment(t.Context(), intent, order.Begin(&record, &intent)))
+		return intent
+	}
+	expires, settled, other := poisoned(1), poisoned(2), w.pay(3, 1)
+	for range 30 {
+		w.mine()
+	}
+	w.round()
+	w.mine()
+	w.round()
+	w.want(other, boxoffice.Paid, "")
+	w.settleAs(devchain.PayerKey(), settled.Permit)
+	w.round()
+	w.want(expires, boxoffice.PaymentPending, "")
+	w.advance(time.Hour)
+	for range 20 {
+		w.mine()
+	}
+	w.finish()
+	w.want(expires, boxoffice.PaymentFailed, x402.ReasonDeadlineExpired)
+	w.want(settled, boxoffice.Paid, "")
+	w.audit()
 }
 
 // After a reorganisation whose transactions the node dropped, the slot is open again

@@ -55,7 +55,9 @@ func (s *Settler) classify(ctx context.Context, v view, open []Slot, limit int) 
 			reverting := s.reverting.has(owner, now)
 			risky := standing.Code || reverting || s.flipping.has(owner, now)
 			switch {
-			case standing.Spent:
+			case standing.Spent, standing.Block < intent.FromBlock:
+				// The node may be behind the block where the nonce was seen unspent, or the number
+				// of that block is wrong. Neither keeps other intents from being sent.
 				found.unresolved = append(found.unresolved, unresolved{intent: intent})
 			case standing.Failure != nil:
 				found.unresolved = append(found.unresolved, unresolved{intent, standing.Failure})
@@ -76,17 +78,16 @@ func (s *Settler) classify(ctx context.Context, v view, open []Slot, limit int) 
 }
 
 // readStandings simulates that the intents settle in their order. It fails if the node
-// that simulated is behind the round's view, or behind the block where an intent's
-// nonce was seen unspent.
+// that simulated is behind the round's view.
 func (s *Settler) readStandings(ctx context.Context, v view, intents []Intent) ([]Standing, error) {
 	standings, err := s.Chain.Standing(ctx, permits(intents))
 	if err != nil {
 		return nil, err
 	}
-	for i, intent := range intents {
-		if at, needed := standings[i].Block, max(v.head.Number, intent.FromBlock); at < needed {
+	for _, standing := range standings {
+		if standing.Block < v.head.Number {
 			return nil, fmt.Errorf("the RPC node that simulated the payments is at block %d, behind block %d",
-				at, needed)
+				standing.Block, v.head.Number)
 		}
 	}
 	s.noteReverting(ctx, intents, standings)

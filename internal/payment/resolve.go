@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"boxoffice/x402"
 )
@@ -82,7 +83,7 @@ func (d *Decider) permitStates(ctx context.Context, v view, intents []unresolved
 func (d *Decider) decide(ctx context.Context, v view, u unresolved, permit permitState) (*Decision, error) {
 	failed := &Decision{Intent: u.intent, Outcome: OutcomeFailed, Final: permit.final}
 	switch {
-	case permit.spent && u.intent.FromBlock > v.confirmed:
+	case permit.spent && u.intent.FromBlock > v.confirmed && !permit.expired:
 		// The nonce was unspent in a later block, when the payment was verified. So the
 		// node is behind that block, or a reorganisation is going on. Decide nothing.
 		return nil, nil
@@ -149,7 +150,10 @@ func (d *Decider) saveDecision(ctx context.Context, decision Decision) error {
 // block.
 func (d *Decider) findTransfer(ctx context.Context, v view, intent Intent) (*Transfer, error) {
 	permit := intent.Permit
-	first := intent.FromBlock - min(intent.FromBlock, d.ReorgDepth)
+	first, err := d.searchFrom(ctx, v, intent)
+	if err != nil {
+		return nil, err
+	}
 	transfers, err := d.Chain.Transfers(ctx, permit.Permitted.Token, permit.From, permit.Witness.To, first, v.confirmed)
 	if err != nil {
 		return nil, err
@@ -176,6 +180,33 @@ func (d *Decider) findTransfer(ctx context.Context, v view, intent Intent) (*Tra
 		}
 	}
 	return nil, nil
+}
+
+// searchFrom returns the first block that can have the Transfer of an intent.
+//
+// The permit of an intent whose FromBlock is above the confirmed block has expired by the
+// time of the confirmed block, and had not at FromBlock. So FromBlock is wrong: an RPC
+// node named a block that did not exist. Then the time of submission leads to the block,
+// less an hour by which our clock may be ahead.
+func (d *Decider) searchFrom(ctx context.Context, v view, intent Intent) (uint64, error) {
+	if intent.FromBlock <= v.confirmed {
+		return intent.FromBlock - min(intent.FromBlock, d.ReorgDepth), nil
+	}
+	since := uint64(intent.SubmittedAt.Time().Add(-time.Hour).Unix())
+	first, last := uint64(0), v.confirmed
+	for first < last {
+		middle := first + (last-first)/2
+		at, err := d.Chain.BlockTime(ctx, middle)
+		if err != nil {
+			return 0, err
+		}
+		if at < since {
+			first = middle + 1
+		} else {
+			last = middle
+		}
+	}
+	return first, nil
 }
 
 // spentBy reports whether a block spent the nonce of a permit.
