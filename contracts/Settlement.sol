@@ -134,8 +134,8 @@ contract Settlement {
         }
     }
 
-    /// @notice Makes the payment of which the calldata has the frame, or reverts. Only `settle` calls it, without native
-    ///         coin. It is payable because that saves a check.
+    /// @notice Makes the payment of which the calldata has the frame, or reverts. Only `settle` calls it, without
+    ///         native coin. It is payable because that saves a check.
     /// @dev It returns the recipient's balance after the payment. What it reverts with begins with a word: the outcome.
     ///      If it runs out of gas, there is no word. The permit may fail: somebody else may have submitted it before.
     function pay() external payable {
