@@ -98,6 +98,29 @@ func TestFromBlockThatDoesNotExist(t *testing.T) {
 	w.audit()
 }
 
+// A node named a newest block, and then none but nodes that are behind it answer. For a
+// minute nothing is decided; then their blocks count.
+func TestNewestBlockThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.node.Freeze(w.dev.Head().Number.Uint64())
+	for range 5 {
+		w.mine()
+	}
+	w.round()
+	intent := w.pay(1, 1)
+	w.node.Set(func(string) faultrpc.Fault { return faultrpc.Old })
+	if err := w.settler.Round(t.Context()); err == nil {
+		t.Error("the node that is behind was believed")
+	}
+	w.want(intent, boxoffice.PaymentPending, "")
+	w.advance(61 * time.Second)
+	w.round()
+	w.node.Set(nil)
+	w.finish()
+	w.want(intent, boxoffice.Paid, "")
+	w.audit()
+}
+
 // After a reorganisation whose transactions the node dropped, the slot is open again
 // and settles with its wallet nonce.
 func TestReorganisedSlot(t *testing.T) {

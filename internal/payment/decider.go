@@ -31,6 +31,7 @@ type DeciderConfig struct {
 type Decider struct {
 	DeciderConfig
 	newest     Head           // the newest block that any round has seen
+	newestAt   time.Time      // when a round last saw it or a later one
 	credited   map[logID]bool // transfers that were found to belong to another intent
 	lastReview time.Time
 }
@@ -77,16 +78,26 @@ type view struct {
 	buried    uint64 // the newest buried block, which no reorganisation removes
 }
 
-// readView returns the view of a round, by the newest block that any round has seen.
-// If the RPC node is behind that block now, the requests for the blocks of the view
-// fail, so nothing is decided by a node that is behind.
+// maxBehind is how long the RPC node may be behind the newest block before that block is
+// forgotten: then it was wrong, or a reorganisation removed it.
+const maxBehind = time.Minute
+
+// readView returns the view of a round, by the newest block that any round has seen in
+// the last minute. If the RPC node is behind that block now, the requests for the blocks
+// of the view fail, so nothing is decided by a node that is behind.
 func (d *Decider) readView(ctx context.Context) (view, error) {
 	head, err := d.Chain.Head(ctx)
 	if err != nil {
 		return view{}, err
 	}
+	now := d.Now()
+	if head.Number < d.newest.Number && passed(d.newestAt, now, maxBehind) {
+		d.Log.WarnContext(ctx, "the RPC node has been behind the newest block for a minute; that block is forgotten",
+			"newest", d.newest.Number, "node", head.Number)
+		d.newest = Head{}
+	}
 	if head.Number >= d.newest.Number {
-		d.newest = head
+		d.newest, d.newestAt = head, now
 	}
 	at := func(depth uint64) uint64 { return d.newest.Number - min(d.newest.Number, depth) }
 	return view{head: d.newest, confirmed: at(d.Confirmations - 1),
