@@ -1,6 +1,7 @@
 package payment_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,37 @@ func TestFromBlockThatDoesNotExist(t *testing.T) {
 	w.finish()
 	w.want(expires, boxoffice.PaymentFailed, x402.ReasonDeadlineExpired)
 	w.want(settled, boxoffice.Paid, "")
+	w.audit()
+}
+
+// boastful is a node that once names a newest block that does not exist.
+type boastful struct {
+	payment.Chain
+	boasts int
+}
+
+func (c *boastful) Head(ctx context.Context) (payment.Head, error) {
+	head, err := c.Chain.Head(ctx)
+	if c.boasts > 0 {
+		c.boasts--
+		head.Number += 1 << 40
+	}
+	return head, err
+}
+
+// A newest block that does not exist fails one round, and the next one works.
+func TestNewestBlockThatNeverWas(t *testing.T) {
+	w := newWorld(t)
+	w.config.Chain = &boastful{w.chain, 1}
+	w.restart()
+	intent := w.pay(1, 1)
+	if err := w.settler.Round(t.Context()); err == nil {
+		t.Error("a block that does not exist was believed")
+	}
+	w.round()
+	w.mine()
+	w.round()
+	w.want(intent, boxoffice.Paid, "")
 	w.audit()
 }
 

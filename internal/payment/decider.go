@@ -96,6 +96,12 @@ func (d *Decider) readView(ctx context.Context) (view, error) {
 			"newest", d.newest.Number, "node", head.Number)
 		d.newest = Head{}
 	}
+	if head.Number > d.newest.Number {
+		// One wrong answer must not become the newest block of all later rounds.
+		if _, err := d.Chain.BlockTime(ctx, head.Number); err != nil {
+			return view{}, err
+		}
+	}
 	if head.Number >= d.newest.Number {
 		d.newest, d.newestAt = head, now
 	}

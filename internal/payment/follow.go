@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"boxoffice"
 	"boxoffice/internal/crash"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -25,10 +26,9 @@ func (s *Settler) followSlots(ctx context.Context, v view) (open []Slot, err err
 	seen := map[common.Hash]uint64{}
 	for _, slot := range slots {
 		newest := slot.lastTx().Hash
+		seen[newest] = v.head.Number
 		if at, known := s.seen[newest]; known {
-			seen[newest] = at
-		} else {
-			seen[newest] = v.head.Number
+			seen[newest] = min(at, v.head.Number)
 		}
 		if _, known := confirmed[slot.Sender]; !known {
 			if confirmed[slot.Sender], err = s.Chain.Nonce(ctx, slot.Sender, v.confirmed); err != nil {
@@ -92,6 +92,11 @@ func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Re
 		return false, s.replaceTx(ctx, v, slot)
 	}
 	err = s.Wallet.Broadcast(ctx, slot.lastTx()) // the node may have dropped it
+	if n := len(slot.Txs); err != nil && n > 1 && slot.lastTx().empty() {
+		// On some chains an empty transaction needs more gas. Then the one before it uses up
+		// the nonce.
+		err = errors.Join(err, s.Wallet.Broadcast(ctx, slot.Txs[n-2]))
+	}
 	// The fee is raised if the market rose: blocks were made without the transaction, or
 	// the node says so. While the chain makes no block, no fee helps.
 	raise := errors.Is(err, ErrUnderpriced) || v.head.Number >= s.seen[slot.lastTx().Hash]+bumpBlocks
@@ -105,9 +110,16 @@ func (s *Settler) followSlot(ctx context.Context, v view, slot Slot, receipt *Re
 const bumpBlocks = 2
 
 // followOtherWallet broadcasts the transaction of a slot whose key is not configured any
-// more. Its fee cannot be raised without the key. It closes the slot when all permits
-// have expired as of the buried block: then no transaction can settle them.
+// more, unless a process with that key runs. Its fee cannot be raised without the key. It
+// closes the slot when all permits have expired as of the buried block: then no
+// transaction can settle them.
 func (s *Settler) followOtherWallet(ctx context.Context, v view, slot Slot) (closed bool, err error) {
+	// A lease that ends when it begins only shows whether another process has it.
+	now := boxoffice.At(s.Now())
+	free, err := s.Rounds.Leases.HoldLease(ctx, leaseOf(s.ChainID, slot.Sender), s.Rounds.Holder, now, now)
+	if err != nil || !free {
+		return false, err
+	}
 	at, err := s.Chain.BlockTime(ctx, v.buried)
 	if err != nil {
 		return false, err

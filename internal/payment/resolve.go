@@ -193,18 +193,16 @@ func (d *Decider) searchFrom(ctx context.Context, v view, intent Intent) (uint64
 		return intent.FromBlock - min(intent.FromBlock, d.ReorgDepth), nil
 	}
 	since := uint64(intent.SubmittedAt.Time().Add(-time.Hour).Unix())
-	first, last := uint64(0), v.confirmed
-	for first < last {
-		middle := first + (last-first)/2
-		at, err := d.Chain.BlockTime(ctx, middle)
+	first := v.confirmed
+	for step := uint64(1); first > 0; step *= 2 { // a node may not have the oldest blocks
+		at, err := d.Chain.BlockTime(ctx, first)
 		if err != nil {
 			return 0, err
 		}
 		if at < since {
-			first = middle + 1
-		} else {
-			last = middle
+			break
 		}
+		first -= min(first, step)
 	}
 	return first, nil
 }

@@ -65,7 +65,10 @@ func (d *Decider) reviewSettled(ctx context.Context, v view) error {
 	if err != nil {
 		return err
 	}
-	return d.undo(ctx, v, settled)
+	// Another process may have settled an intent by a later block meanwhile.
+	return d.undo(ctx, v, slices.DeleteFunc(settled, func(intent Intent) bool {
+		return intent.Evidence.BlockNumber > v.confirmed
+	}))
 }
 
 // viewIsOlder reports whether the view is older than what was decided: an intent was

@@ -1,6 +1,7 @@
 package payment_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,39 @@ func TestKeyRotationNeverMined(t *testing.T) {
 		w.dev.DropPending()
 		w.mine()
 	}
+	w.round()
+	w.finish()
+	w.want(old, boxoffice.PaymentFailed, "permit2_deadline_expired")
+	w.audit()
+}
+
+// While a process with the old key runs, only that one touches its slots.
+func TestKeyRotationWhileTheOldKeyRuns(t *testing.T) {
+	w := newWorld(t)
+	old := w.pay(1, 1)
+	w.round()
+	name := fmt.Sprintf("settler/%d/%s", w.config.ChainID, w.wallet.Address())
+	hold := func(length time.Duration) {
+		now := w.now()
+		held, err := w.store.HoldLease(t.Context(), name, "another", boxoffice.At(now), boxoffice.At(now.Add(length)))
+		if err != nil || !held {
+			t.Fatal(held, err)
+		}
+	}
+	w.dev.DropPending()
+	w.rotate()
+	w.advance(2 * time.Hour)
+	for range 20 {
+		w.dev.DropPending()
+		w.mine()
+	}
+	w.advance(time.Minute) // the lease of the first round has expired
+	hold(time.Hour)
+	w.round()
+	if n := len(w.slots()); n != 1 {
+		t.Errorf("%d slots are open", n)
+	}
+	hold(0)
 	w.round()
 	w.finish()
 	w.want(old, boxoffice.PaymentFailed, "permit2_deadline_expired")

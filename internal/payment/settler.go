@@ -38,10 +38,15 @@ type Settler struct {
 func NewSettler(c SettlerConfig) *Settler {
 	s := &Settler{SettlerConfig: c, reverting: recentOwners{}, flipping: recentOwners{}}
 	s.Loop = NewLoop(c.Rounds, RoundFuncs{
-		Lease: fmt.Sprintf("settler/%d/%s", c.ChainID, c.Wallet.Address()),
+		Lease: leaseOf(c.ChainID, c.Wallet.Address()),
 		Check: s.checkWallet, Round: s.settleRound,
 	})
 	return s
+}
+
+// leaseOf names the lease of the process that settles with a wallet.
+func leaseOf(chainID uint64, wallet common.Address) string {
+	return fmt.Sprintf("settler/%d/%s", chainID, wallet)
 }
 
 // settleRound takes every pending payment one step further where that is possible. A

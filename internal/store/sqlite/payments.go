@@ -91,7 +91,8 @@ func scanPaymentTx(from row) (payment.PaymentTx, error) {
 const selectUndecided = `
 	SELECT chain_id, count(*), sum(sent) FROM (
 		SELECT chain_id, 0 AS sent FROM intents WHERE state = 'waiting'
-		UNION ALL SELECT chain_id, 0 FROM intents WHERE state = 'failed' AND final = 0
+		UNION ALL SELECT i.chain_id, 0 FROM intents i LEFT JOIN orders o ON o.id = i.order_id
+		WHERE i.state = 'failed' AND i.final = 0 AND (i.submission_id IS NOT NULL OR o.intent_id = i.id)
 		UNION ALL SELECT chain_id, 1 FROM intents WHERE slot_id IS NOT NULL
 	) GROUP BY chain_id ORDER BY chain_id`
 

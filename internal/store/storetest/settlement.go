@@ -344,6 +344,9 @@ var settlementTests = map[string]func(*testing.T, Store){
 		next := paying(t, replaced, wallet, 3)
 		fatal(t, beginPayment(t.Context(), store, next, &replacedIntent.ID))
 		same(t, unresolved(), []payment.Intent{lateIntent, deadIntent})
+		undecided, err := store.Undecided(t.Context()) // these two, the next one and that of order 4
+		fatal(t, err)
+		same(t, undecided, []payment.Undecided{{ChainID: chainID, Payments: 4}})
 		again := decisions{settledBy(replacedIntent, transfer(3))}
 		wantError(t, settle(t.Context(), store, nil, again, now), payment.ErrStale)
 		fatal(t, settle(t.Context(), store, nil, decisions{failed(next, true)}, now))
