@@ -44,7 +44,8 @@ const undecided = `
 	SELECT (SELECT count(*) FROM intents WHERE state IN ('waiting', 'sent')) +
 	       (SELECT count(*) FROM slots WHERE closed_at IS NULL)`
 
-// awaitDecisions waits until every intent is decided and every slot is closed.
+// awaitDecisions waits until every intent is decided and every slot is closed, and stays so while the settler looks
+// again several times: then it may open slots of which a reorganisation removed the transactions.
 func (s *suite) awaitDecisions(ctx context.Context) error {
 	for _, file := range s.servers.databases() {
 		if err := awaitDecisions(ctx, file); err != nil {
@@ -62,10 +63,16 @@ func awaitDecisions(ctx context.Context, file string) error {
 	defer db.Close()
 	poll := time.NewTicker(blockTime)
 	defer poll.Stop()
+	quiet := 0 // how many times in a row nothing was undecided
 	for {
 		var n int
-		if err := db.QueryRowContext(ctx, undecided).Scan(&n); err != nil || n == 0 {
+		if err := db.QueryRowContext(ctx, undecided).Scan(&n); err != nil {
 			return err
+		}
+		if n > 0 {
+			quiet = 0
+		} else if quiet++; quiet > int(8*recheck/blockTime) {
+			return nil
 		}
 		select {
 		case <-poll.C:

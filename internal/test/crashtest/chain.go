@@ -57,8 +57,10 @@ func startChain(ctx context.Context, wallets []*ecdsa.PrivateKey) (*chain, error
 	if err != nil {
 		return nil, err
 	}
-	if _, err := dev.Mine(ctx); err != nil { // a block that a reorganisation can remove
-		return nil, errors.Join(err, dev.Close())
+	for range confirmations + 1 { // blocks that a reorganisation can remove
+		if _, err := dev.Mine(ctx); err != nil {
+			return nil, errors.Join(err, dev.Close())
+		}
 	}
 	return &chain{Chain: dev}, nil
 }

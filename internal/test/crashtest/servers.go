@@ -95,6 +95,9 @@ func freeAddress() (string, error) {
 
 func (s *servers) file(name string) string { return filepath.Join(s.dir, name) }
 
+// recheck is how often a settler looks again at what it decided.
+const recheck = 250 * time.Millisecond
+
 // configure returns a configuration with short pauses.
 func configure(listen string, chain *chain) server.Config {
 	config := servertest.Configure(chain.Chain, listen, x402.NewUint256(unitPrice))
@@ -105,7 +108,7 @@ func configure(listen string, chain *chain) server.Config {
 	config.Settlement.Gather = server.Duration(5 * time.Millisecond)
 	config.Settlement.BumpAfter = server.Duration(400 * time.Millisecond)
 	config.Settlement.Lease = server.Duration(150 * time.Millisecond)
-	config.Settlement.Recheck = server.Duration(250 * time.Millisecond)
+	config.Settlement.Recheck = server.Duration(recheck)
 	config.Settlement.MaxBatch = 10
 	return config
 }
